@@ -1,0 +1,1 @@
+//! A sink that misbehaves on request, for tests of the host.

@@ -1,0 +1,1 @@
+//! An emulator of the turbopuffer HTTP API.

@@ -1,0 +1,1 @@
+//! Write a Materialize sink in Rust.

@@ -1,0 +1,2 @@
+//! Placeholder until the commands exist.
+fn main() {}

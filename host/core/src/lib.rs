@@ -1,0 +1,11 @@
+//! The SUBSCRIBE protocol, once, as a pure state machine.
+//!
+//! Everything that decides what is released, committed, retried, resumed or refused lives
+//! here. This crate must not contain I/O, async, a clock, randomness or logging: time and
+//! entropy come in as arguments, decisions come out as commands, and a check builds it for
+//! `wasm32-unknown-unknown` and fails if the result imports anything.
+
+pub mod batch;
+pub mod chunk;
+pub mod server_error;
+pub mod types;

@@ -1,0 +1,1 @@
+//! What a server, or the connection to it, reported: raw, not yet classified.

@@ -1,0 +1,1 @@
+//! Carries out the commands of the protocol core.

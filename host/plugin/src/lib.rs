@@ -1,0 +1,1 @@
+//! Loads, grants, limits and calls sink components.

@@ -1,0 +1,1 @@
+//! Materialize over tokio-postgres.
