@@ -143,6 +143,19 @@ impl Values {
         }
     }
 
+    fn truncate(&mut self, rows: usize) {
+        match self {
+            Self::Booleans(v) => v.truncate(rows),
+            Self::Ints(v) => v.truncate(rows),
+            Self::Uints(v) => v.truncate(rows),
+            Self::Floats(v) => v.truncate(rows),
+            Self::Texts(p) | Self::Bytes(p) => {
+                p.offsets.truncate(rows + 1);
+                p.data.truncate(p.offsets[rows] as usize);
+            }
+        }
+    }
+
     fn get(&self, row: usize) -> Value<'_> {
         match self {
             Self::Booleans(v) => Value::Boolean(v[row] != 0),
@@ -189,6 +202,16 @@ impl ColumnData {
             Value::Null
         } else {
             self.values.get(row)
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows);
+        if let Some(bits) = &mut self.validity {
+            bits.truncate(rows.div_ceil(8));
+            if rows % 8 != 0 {
+                bits[rows / 8] &= (1u8 << (rows % 8)) - 1;
+            }
         }
     }
 
@@ -303,19 +326,37 @@ impl Chunk {
         self.counts.get(row).copied().unwrap_or(1)
     }
 
-    /// Appends row `row` of `other`, a chunk of the same view.
-    pub fn push_from(&mut self, other: &Chunk, row: usize) {
-        let at = self.rows();
-        self.timestamps.push(other.timestamps[row]);
-        self.ops.push(other.ops[row]);
-        self.ordinals.push(other.ordinals[row]);
-        let count = other.count(row);
+    /// Records the multiplicity of row `at`, the next one.
+    pub(crate) fn push_count(&mut self, at: usize, count: u64) {
         if count != 1 && self.counts.is_empty() {
             self.counts = vec![1; at];
         }
         if count != 1 || !self.counts.is_empty() {
             self.counts.push(count);
         }
+    }
+
+    /// Takes the last row off again.
+    pub(crate) fn pop(&mut self) {
+        let Some(row) = self.rows().checked_sub(1) else {
+            return;
+        };
+        self.timestamps.truncate(row);
+        self.ops.truncate(row);
+        self.counts.truncate(row);
+        self.ordinals.truncate(row);
+        for column in &mut self.columns {
+            column.truncate(row);
+        }
+    }
+
+    /// Appends row `row` of `other`, a chunk of the same view.
+    pub fn push_from(&mut self, other: &Chunk, row: usize) {
+        let at = self.rows();
+        self.timestamps.push(other.timestamps[row]);
+        self.ops.push(other.ops[row]);
+        self.ordinals.push(other.ordinals[row]);
+        self.push_count(at, other.count(row));
         for (mine, theirs) in self.columns.iter_mut().zip(&other.columns) {
             mine.values.push_from(&theirs.values, row);
             mine.mark(at, theirs.is_null(row));

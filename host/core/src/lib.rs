@@ -6,6 +6,14 @@
 //! `wasm32-unknown-unknown` and fails if the result imports anything.
 
 pub mod batch;
+pub mod checkpoint;
 pub mod chunk;
+pub mod datetime;
+pub mod decode;
+pub mod json;
+pub mod netting;
+pub mod release;
+pub mod retry;
 pub mod server_error;
+pub mod text;
 pub mod types;

@@ -1,0 +1,164 @@
+//! The checkpoint: one opaque text in the target, of which only the host reads the inside.
+//!
+//! Canonical JSON (RFC 8785), so that equal checkpoints are equal texts. Format 1 is pinned by
+//! `conformance/vectors/checkpoint.json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Envelope, Frontier};
+
+/// The format that this version writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// No store has to keep more.
+pub const MAX_BYTES: usize = 64 * 1024;
+
+/// Where a sink stands, and on what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The format of this text.
+    pub format: u32,
+    /// The deployment it belongs to.
+    pub sink_id: String,
+    /// The epoch of the worker that wrote it.
+    pub epoch: u64,
+    /// Makes each text unique, so that a write that lands late is recognised.
+    pub nonce: String,
+    /// Raised before each (re-)snapshot attempt.
+    pub generation: u64,
+    /// Every change below it is committed; `None` before the first commit. A string in the text:
+    /// JSON numbers stop being exact at 2^53.
+    #[serde(with = "frontier_text")]
+    pub frontier: Option<Frontier>,
+    /// The digest of the component that wrote it.
+    pub component: String,
+    /// What was subscribed.
+    pub views: Vec<ViewIdentity>,
+}
+
+/// What was subscribed, precisely enough to notice that it is no longer the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewIdentity {
+    /// The view's name in the configuration.
+    pub name: String,
+    /// The object's full name.
+    pub object: String,
+    /// Its catalog id, such as `u7`. A replacement changes it.
+    pub id: String,
+    /// Its storage shard; the same shard means the same history.
+    pub shard: Option<String>,
+    /// How changes are asked for.
+    pub envelope: Envelope,
+    /// Key columns, in order.
+    pub key: Vec<String>,
+    /// Column names and SQL types, in order.
+    pub columns: Vec<(String, String)>,
+}
+
+/// Why a stored checkpoint cannot be used. Never contains the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// Larger than a checkpoint can be.
+    #[error(
+        "the stored checkpoint has {0} bytes; at most {MAX_BYTES} are possible, so this is not a checkpoint of ours"
+    )]
+    TooLong(usize),
+    /// Cut, edited by hand, or written by something else.
+    #[error(
+        "the stored checkpoint cannot be read ({0}); restore it, or delete it to start again with a snapshot"
+    )]
+    Unreadable(String),
+    /// Written by a later version.
+    #[error(
+        "the stored checkpoint has format {found}; this version reads up to {FORMAT}: run the newer version again, or a newer one than that"
+    )]
+    NewerFormat {
+        /// In the text.
+        found: u32,
+    },
+    /// Two deployments share one place.
+    #[error(
+        "the stored checkpoint belongs to sink id {found:?}, not {expected:?}: give this deployment its own place in the target, or its former sink id"
+    )]
+    OtherSink {
+        /// In the text.
+        found: String,
+        /// Configured.
+        expected: String,
+    },
+}
+
+impl Checkpoint {
+    /// The text to store.
+    ///
+    /// # Errors
+    /// [`CheckpointError::TooLong`] when there are more columns than a checkpoint can name.
+    pub fn encode(&self) -> Result<String, CheckpointError> {
+        let text = serde_json_canonicalizer::to_string(self)
+            .map_err(|e| CheckpointError::Unreadable(e.to_string()))?;
+        if text.len() > MAX_BYTES {
+            return Err(CheckpointError::TooLong(text.len()));
+        }
+        Ok(text)
+    }
+
+    /// Reads a stored text.
+    ///
+    /// # Errors
+    /// When it is not a checkpoint of `sink_id` in a format that this version knows.
+    pub fn parse(text: &str, sink_id: &str) -> Result<Self, CheckpointError> {
+        /// Read first, so that a newer format is named rather than called broken.
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u32,
+        }
+        if text.len() > MAX_BYTES {
+            return Err(CheckpointError::TooLong(text.len()));
+        }
+        // Only the position of a syntax error is told: its text could quote the content.
+        let unreadable = |e: serde_json::Error| {
+            CheckpointError::Unreadable(format!("at line {}, column {}", e.line(), e.column()))
+        };
+        let Versioned { format } = serde_json::from_str(text).map_err(unreadable)?;
+        if format > FORMAT {
+            return Err(CheckpointError::NewerFormat { found: format });
+        }
+        if format == 0 {
+            return Err(CheckpointError::Unreadable(
+                "format 0 does not exist".into(),
+            ));
+        }
+        let checkpoint: Self = serde_json::from_str(text).map_err(unreadable)?;
+        if checkpoint.sink_id != sink_id {
+            return Err(CheckpointError::OtherSink {
+                found: checkpoint.sink_id,
+                expected: sink_id.into(),
+            });
+        }
+        Ok(checkpoint)
+    }
+}
+
+mod frontier_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    #[allow(
+        clippy::ref_option,
+        reason = "the signature that serde's `with` asks for"
+    )]
+    pub fn serialize<S: Serializer>(frontier: &Option<u64>, s: S) -> Result<S::Ok, S::Error> {
+        match frontier {
+            Some(frontier) => s.collect_str(frontier),
+            None => s.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+        Option::<String>::deserialize(d)?
+            .map(|text| text.parse().map_err(|_| D::Error::custom("not a frontier")))
+            .transpose()
+    }
+}

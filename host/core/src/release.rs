@@ -1,0 +1,399 @@
+//! Holds the changes of one view until a progress row closes their time.
+//!
+//! ```text
+//!   row ──> open chunk ──seal──> segments (memory, then spilled) ──take──> batch
+//!                                   released below the frontier
+//! ```
+//!
+//! Rules (from recordings of a real server): the first progress row equals AS OF and proves
+//! nothing; a progress row `T` closes everything below `T`; a timestamp never straddles two
+//! of the server's batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::chunk::Chunk;
+use crate::decode::{DecodeError, Decoded, Decoder, Fields};
+use crate::types::{CLOSED, Frontier, Timestamp};
+
+/// A chunk is sealed when it reaches this many bytes.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// The stream broke a rule that everything else rests on. No values inside.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// A row that cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A change at a time that had been closed.
+    #[error("a change at {time} came after the frontier had reached {frontier}")]
+    BelowFrontier {
+        /// Of the change.
+        time: Timestamp,
+        /// Already announced.
+        frontier: Frontier,
+    },
+    /// A progress row below an earlier one.
+    #[error("the frontier went back from {from} to {to}")]
+    FrontierWentBack {
+        /// The earlier frontier.
+        from: Frontier,
+        /// The later, lower one.
+        to: Frontier,
+    },
+    /// Changes come in time order between two progress rows.
+    #[error("a change at {time} came after one at {after}")]
+    OutOfOrder {
+        /// Of the change.
+        time: Timestamp,
+        /// Of the change before it.
+        after: Timestamp,
+    },
+    /// The stream does not start at the AS OF that was asked for.
+    #[error("the stream starts at {found} where AS OF {expected} was asked for")]
+    WrongStart {
+        /// Asked for.
+        expected: Timestamp,
+        /// The first progress row.
+        found: Timestamp,
+    },
+    /// A change before the first progress row.
+    #[error("a change came before the first progress row")]
+    NoStart,
+}
+
+/// Names a segment for as long as the process lives.
+pub type SegmentId = u64;
+
+/// A sealed run of rows.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Its name.
+    pub id: SegmentId,
+    /// Number of rows.
+    pub rows: usize,
+    /// Size in memory, in bytes.
+    pub bytes: usize,
+    /// Time of the first row.
+    pub min: Timestamp,
+    /// Time of the last row.
+    pub max: Timestamp,
+    /// The rows; `None` once they are in the spill file.
+    pub chunk: Option<Arc<Chunk>>,
+}
+
+/// Where a stream starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the snapshot, at an AS OF that the server chooses.
+    Snapshot,
+    /// After everything below this frontier.
+    Resume(Frontier),
+}
+
+/// The changes of one view that are not yet in a batch.
+#[derive(Debug)]
+pub struct Held {
+    open: Chunk,
+    open_is_continuation: bool,
+    segments: VecDeque<Segment>,
+    next_id: SegmentId,
+    start: Start,
+    /// The first progress row.
+    as_of: Option<Timestamp>,
+    /// The latest progress row.
+    announced: Timestamp,
+    /// No change below it may come any more.
+    frontier: Frontier,
+    last: Timestamp,
+    next_ordinal: u32,
+}
+
+/// What accepting a row brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// A change is held, or a progress row said nothing new.
+    Held,
+    /// Everything below this frontier is closed.
+    Advanced(Frontier),
+    /// Several rows of one key at this time; the key is skipped and to be reported.
+    KeyViolation(Timestamp),
+}
+
+/// Segments taken for a batch.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// In time order.
+    pub segments: Vec<Segment>,
+    /// Everything below it that was held is in `segments`.
+    pub upper: Frontier,
+    /// Whether this is the snapshot.
+    pub snapshot: bool,
+}
+
+impl Held {
+    /// Nothing yet. `empty` gives the shape of chunks.
+    pub fn new(empty: Chunk, start: Start) -> Self {
+        Self {
+            open: empty,
+            open_is_continuation: false,
+            segments: VecDeque::new(),
+            next_id: 0,
+            start,
+            as_of: None,
+            announced: 0,
+            frontier: match start {
+                Start::Snapshot => 0,
+                Start::Resume(frontier) => frontier,
+            },
+            last: 0,
+            next_ordinal: 0,
+        }
+    }
+
+    /// Forgets what is held and expects a new stream. Gives the segments that were spilled.
+    pub fn restart(&mut self, start: Start) -> Vec<SegmentId> {
+        let spilled = self
+            .segments
+            .iter()
+            .filter(|s| s.chunk.is_none())
+            .map(|s| s.id)
+            .collect();
+        let next_id = self.next_id;
+        *self = Self {
+            next_id,
+            ..Self::new(self.open.empty_like(), start)
+        };
+        spilled
+    }
+
+    /// Takes in one row.
+    ///
+    /// # Errors
+    /// When the stream breaks a rule. What is held must then not be released any further.
+    pub fn accept(
+        &mut self,
+        decoder: &Decoder,
+        row: &(impl Fields + ?Sized),
+    ) -> Result<Accepted, StreamError> {
+        let time = match decoder.decode(row, &mut self.open)? {
+            Decoded::Progress(time) => return self.progress(time),
+            Decoded::Change(time) => time,
+            Decoded::KeyViolation(time) => {
+                self.open.pop();
+                self.check_time(time)?;
+                return Ok(Accepted::KeyViolation(time));
+            }
+        };
+        self.check_time(time)?;
+        let at = self.open.rows() - 1;
+        if at > 0 && time != self.last && self.must_seal_between(at) {
+            let rest = self.open.slice(at..at + 1);
+            self.open.pop();
+            self.seal();
+            self.open = rest;
+            self.open_is_continuation = false;
+        }
+        if time != self.last {
+            self.next_ordinal = 0;
+        }
+        if let Some(ordinal) = self.open.ordinals.last_mut() {
+            *ordinal = self.next_ordinal;
+        }
+        self.next_ordinal += 1;
+        self.last = time;
+        // Measuring costs a walk over the columns, so not at every row.
+        if self.open.rows().is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES {
+            self.seal();
+            self.open_is_continuation = true;
+        }
+        Ok(Accepted::Held)
+    }
+
+    /// Between two timestamps, whether the chunk ends there. A segment boundary inside a
+    /// timestamp is never a place to commit, so a timestamp that spans segments gets its own.
+    fn must_seal_between(&self, at: usize) -> bool {
+        self.open_is_continuation
+            || (self.start == Start::Snapshot && self.as_of == Some(self.last))
+            || (at.is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES / 2)
+    }
+
+    fn check_time(&self, time: Timestamp) -> Result<(), StreamError> {
+        if self.as_of.is_none() {
+            return Err(StreamError::NoStart);
+        }
+        if time < self.frontier {
+            return Err(StreamError::BelowFrontier {
+                time,
+                frontier: self.frontier,
+            });
+        }
+        if time < self.last {
+            return Err(StreamError::OutOfOrder {
+                time,
+                after: self.last,
+            });
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, time: Timestamp) -> Result<Accepted, StreamError> {
+        if self.as_of.is_none() {
+            match self.start {
+                Start::Snapshot => self.frontier = time,
+                Start::Resume(frontier) => {
+                    let expected = resume_as_of(frontier);
+                    if time != expected {
+                        return Err(StreamError::WrongStart {
+                            expected,
+                            found: time,
+                        });
+                    }
+                }
+            }
+            self.as_of = Some(time);
+            self.announced = time;
+            return Ok(Accepted::Held);
+        }
+        if time < self.announced {
+            return Err(StreamError::FrontierWentBack {
+                from: self.announced,
+                to: time,
+            });
+        }
+        self.announced = time;
+        if time <= self.frontier {
+            return Ok(Accepted::Held);
+        }
+        self.frontier = time;
+        Ok(Accepted::Advanced(time))
+    }
+
+    /// The stream ended cleanly: everything is closed.
+    pub fn finish(&mut self) -> Accepted {
+        if self.as_of.is_some() {
+            self.frontier = CLOSED;
+        }
+        Accepted::Advanced(CLOSED)
+    }
+
+    /// The frontier below which everything is closed; `None` until something is.
+    pub fn closed(&self) -> Option<Frontier> {
+        match (self.start, self.as_of) {
+            (_, None) => None,
+            (Start::Snapshot, Some(as_of)) => (self.frontier > as_of).then_some(self.frontier),
+            (Start::Resume(_), Some(_)) => Some(self.frontier),
+        }
+    }
+
+    /// The snapshot's time, while the snapshot is expected or held.
+    pub fn snapshot_at(&self) -> Option<Timestamp> {
+        match self.start {
+            Start::Snapshot => self.as_of,
+            Start::Resume(_) => None,
+        }
+    }
+
+    /// Whether any change is held that is closed.
+    pub fn has_closed_rows(&self) -> bool {
+        let first = match self.segments.front() {
+            Some(segment) => Some(segment.min),
+            None => self.open.timestamps.first().copied(),
+        };
+        matches!((first, self.closed()), (Some(first), Some(closed)) if first < closed)
+    }
+
+    /// Takes what is closed, at most about `max_bytes` but whole timestamps, and the snapshot by
+    /// itself. `None` when nothing is closed beyond what was taken before.
+    pub fn take(&mut self, max_bytes: usize) -> Option<Taken> {
+        let closed = self.closed()?;
+        let snapshot = self.snapshot_at();
+        let mut upper = snapshot.map_or(closed, |as_of| as_of.saturating_add(1));
+        let below = self.open.timestamps.partition_point(|t| *t < upper);
+        if below > 0 {
+            let rest = self.open.slice(below..self.open.rows());
+            let released = if below == self.open.rows() {
+                std::mem::replace(&mut self.open, rest)
+            } else {
+                let released = self.open.slice(0..below);
+                self.open = rest;
+                released
+            };
+            self.push_segment(released);
+            self.open_is_continuation = false;
+        }
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = self.segments.front() {
+            if next.max >= upper {
+                break;
+            }
+            if let Some(last) = segments.last()
+                && snapshot.is_none()
+                && next.min > last.max
+                && bytes + next.bytes > max_bytes
+            {
+                upper = next.min;
+                break;
+            }
+            bytes += next.bytes;
+            segments.extend(self.segments.pop_front());
+        }
+        if snapshot.is_some() {
+            // From here on this is an ordinary stream that starts after the snapshot.
+            self.start = Start::Resume(upper);
+        }
+        Some(Taken {
+            segments,
+            upper,
+            snapshot: snapshot.is_some(),
+        })
+    }
+
+    fn seal(&mut self) {
+        let empty = self.open.empty_like();
+        let chunk = std::mem::replace(&mut self.open, empty);
+        self.push_segment(chunk);
+    }
+
+    fn push_segment(&mut self, chunk: Chunk) {
+        let (Some(min), Some(max)) = (chunk.timestamps.first(), chunk.timestamps.last()) else {
+            return;
+        };
+        self.segments.push_back(Segment {
+            id: self.next_id,
+            rows: chunk.rows(),
+            bytes: chunk.byte_len(),
+            min: *min,
+            max: *max,
+            chunk: Some(Arc::new(chunk)),
+        });
+        self.next_id += 1;
+    }
+
+    /// Bytes held in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let sealed = self
+            .segments
+            .iter()
+            .filter(|s| s.chunk.is_some())
+            .map(|s| s.bytes)
+            .sum::<usize>();
+        sealed + self.open.byte_len()
+    }
+
+    /// The newest sealed rows in memory, to be spilled: the oldest are wanted first.
+    pub fn spill_newest(&mut self) -> Option<(SegmentId, Arc<Chunk>, usize)> {
+        let segment = self.segments.iter_mut().rev().find(|s| s.chunk.is_some())?;
+        let chunk = segment.chunk.take()?;
+        Some((segment.id, chunk, segment.bytes))
+    }
+}
+
+/// The AS OF from which a consumer that holds everything below `frontier` resumes without the
+/// snapshot. The only place where this `- 1` is: without a snapshot the server sends changes
+/// strictly after AS OF.
+pub fn resume_as_of(frontier: Frontier) -> Timestamp {
+    frontier.saturating_sub(1)
+}
