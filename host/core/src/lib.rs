@@ -6,8 +6,10 @@
 //! `wasm32-unknown-unknown` and fails if the result imports anything.
 
 pub mod batch;
+pub mod catalog;
 pub mod checkpoint;
 pub mod chunk;
+pub mod classify;
 pub mod datetime;
 pub mod decode;
 pub mod json;
@@ -15,5 +17,7 @@ pub mod netting;
 pub mod release;
 pub mod retry;
 pub mod server_error;
+pub mod session;
+pub mod statements;
 pub mod text;
 pub mod types;

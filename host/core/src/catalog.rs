@@ -1,0 +1,550 @@
+//! What the catalog says about the object, and whether it is still the one in the checkpoint.
+
+use std::time::Duration;
+
+use crate::checkpoint::ViewIdentity;
+use crate::statements::{identifier, literal};
+use crate::types::{Column, ColumnType, Envelope, View};
+
+/// The history window of an object without `RETAIN HISTORY`.
+const DEFAULT_RETENTION: Duration = Duration::from_secs(1);
+
+/// The rows that a catalog query gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Values as text, `None` for NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+impl Table {
+    fn text(&self, row: usize, column: usize) -> Option<&str> {
+        self.rows.get(row)?.get(column)?.as_deref()
+    }
+}
+
+/// What the catalog knows about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Catalog id, such as `u7`.
+    pub id: String,
+    /// Database, schema and name.
+    pub full_name: [String; 3],
+    /// Its shard, where it has storage.
+    pub shard: Option<String>,
+    /// How far back a resume can reach.
+    pub retention: Duration,
+    /// An index on it in the cluster of the session.
+    pub index: Option<String>,
+    /// Columns with their SQL types.
+    pub columns: Vec<(Column, String)>,
+}
+
+/// Why an object cannot be subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// A name with more than three parts, or none.
+    #[error(
+        "source.object: {0:?} is not a name of the form database.schema.object (quote parts that hold dots: \"my.db\".public.t)"
+    )]
+    BadName(String),
+    /// No such object.
+    #[error(
+        "source.object: there is no object {0:?} in Materialize, or this user may not see it; check the name and the database in materialize.url"
+    )]
+    Unknown(String),
+    /// A short name that several objects have.
+    #[error(
+        "source.object: {name:?} is the name of several objects ({found}); write it as database.schema.object"
+    )]
+    Ambiguous {
+        /// Configured.
+        name: String,
+        /// The full names.
+        found: String,
+    },
+    /// Not something with a history that a resume can use.
+    #[error(
+        "source.object: {name} is a {kind}, and only a table, a source or a materialized view keeps the history that a restart resumes from; {remedy}"
+    )]
+    NotDurable {
+        /// The object.
+        name: String,
+        /// As the catalog calls it.
+        kind: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A key column that is not there.
+    #[error("source.key: {object} has no column {column:?}; it has {columns}")]
+    NoKeyColumn {
+        /// The object.
+        object: String,
+        /// Configured.
+        column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// The upsert envelope without a key.
+    #[error(
+        "source.key is missing: the sink wants the upsert envelope, which needs the columns that identify a row of {object}; they are among {columns}"
+    )]
+    NoKey {
+        /// The object.
+        object: String,
+        /// What there is.
+        columns: String,
+    },
+    /// An index serves reads with a one-second history.
+    #[error(
+        "{object} has the index {index} in this cluster, and a SUBSCRIBE would read the index, which keeps one second of history; drop the index, or set materialize.cluster to a cluster without one"
+    )]
+    Indexed {
+        /// The object.
+        object: String,
+        /// The index.
+        index: String,
+    },
+    /// History shorter than a failure that the retry policy waits out.
+    #[error(
+        "{object} keeps {kept:?} of history, but commits may lag by {needed:?} (commit.interval and the retry budget); run: ALTER {kind} {object} SET (RETAIN HISTORY FOR '{advice}h'), or set source.allow_short_retention = true"
+    )]
+    ShortRetention {
+        /// The object.
+        object: String,
+        /// Its kind in SQL.
+        kind: String,
+        /// Kept.
+        kept: Duration,
+        /// Needed.
+        needed: Duration,
+        /// Hours that would do.
+        advice: u64,
+    },
+    /// An answer without the columns that were asked for.
+    #[error(
+        "the catalog answered {0} in an unexpected shape; this Materialize version may not be supported"
+    )]
+    Shape(&'static str),
+    /// Other columns than the checkpoint was written for.
+    #[error(
+        "the columns of {object} have changed since the checkpoint was written: {difference}; use a new sink_id to start again with a snapshot"
+    )]
+    SchemaMismatch {
+        /// The object.
+        object: String,
+        /// Which.
+        difference: String,
+    },
+    /// Another object has the name now.
+    #[error(
+        "{object} is another object than the checkpoint was written for (its storage changed from {from} to {to}): it was swapped or recreated; use a new sink_id to start again with a snapshot"
+    )]
+    Replaced {
+        /// The object.
+        object: String,
+        /// Then.
+        from: String,
+        /// Now.
+        to: String,
+    },
+    /// The configuration has changed in a way that the target's contents do not survive.
+    #[error(
+        "{setting} is {now} but the checkpoint was written with {then}; put it back, or use a new sink_id to start again with a snapshot"
+    )]
+    ConfigurationChanged {
+        /// Which setting.
+        setting: &'static str,
+        /// Configured.
+        now: String,
+        /// In the checkpoint.
+        then: String,
+    },
+}
+
+/// Looks an object up, one query at a time.
+#[derive(Clone, Debug)]
+pub struct LookUp {
+    name: String,
+    parts: Vec<String>,
+    kind: String,
+    found: Option<Object>,
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Name,
+    Columns,
+    Shard,
+    Retention,
+    Index,
+}
+
+impl LookUp {
+    /// Starts looking up `name`: `object`, `schema.object` or `database.schema.object`.
+    ///
+    /// # Errors
+    /// [`CatalogError::BadName`].
+    pub fn new(name: &str) -> Result<Self, CatalogError> {
+        Ok(Self {
+            name: name.into(),
+            parts: split_name(name).ok_or_else(|| CatalogError::BadName(name.into()))?,
+            kind: String::new(),
+            found: None,
+            step: Step::Name,
+        })
+    }
+
+    /// The query to run now.
+    pub fn query(&self) -> String {
+        let id = self.found.as_ref().map_or("", |o| &o.id);
+        let id = literal(id);
+        match self.step {
+            Step::Name => {
+                let columns = ["name", "schema_name", "database_name"];
+                let conditions: Vec<_> = columns
+                    .iter()
+                    .zip(self.parts.iter().rev())
+                    .map(|(column, part)| format!("{column} = {}", literal(part)))
+                    .collect();
+                format!(
+                    "SELECT id, object_type, database_name, schema_name, name \
+                     FROM mz_internal.mz_object_fully_qualified_names WHERE {} ORDER BY id",
+                    conditions.join(" AND ")
+                )
+            }
+            Step::Columns => format!(
+                "SELECT name, nullable, type, type_mod FROM mz_catalog.mz_columns \
+                 WHERE id = {id} ORDER BY position"
+            ),
+            // A replacement leaves several global ids on one shard.
+            Step::Shard => format!(
+                "SELECT DISTINCT s.shard_id FROM mz_internal.mz_object_global_ids g \
+                 JOIN mz_internal.mz_storage_shards s ON s.object_id = g.global_id \
+                 WHERE g.id = {id} ORDER BY s.shard_id"
+            ),
+            Step::Retention => format!(
+                "SELECT strategy, value FROM mz_internal.mz_history_retention_strategies \
+                 WHERE id = {id}"
+            ),
+            Step::Index => format!(
+                "SELECT i.name, c.name FROM mz_catalog.mz_indexes i \
+                 JOIN mz_catalog.mz_clusters c ON c.id = i.cluster_id WHERE i.on_id = {id}"
+            ),
+        }
+    }
+
+    /// Takes the answer to [`Self::query`]; gives the object after the last one. `cluster` is
+    /// the cluster of the session.
+    ///
+    /// # Errors
+    /// When the object cannot be subscribed to.
+    pub fn answer(&mut self, table: &Table, cluster: &str) -> Result<Option<Object>, CatalogError> {
+        match self.step {
+            Step::Name => {
+                self.found = Some(self.identify(table)?);
+                self.step = Step::Columns;
+            }
+            Step::Columns => {
+                self.object()?.columns = columns(table)?;
+                self.step = Step::Shard;
+            }
+            Step::Shard => {
+                self.object()?.shard = table.text(0, 0).map(Into::into);
+                self.step = Step::Retention;
+            }
+            Step::Retention => {
+                if let Some(value) = table.text(0, 1) {
+                    let millis = value
+                        .parse()
+                        .map_err(|_| CatalogError::Shape("mz_history_retention_strategies"))?;
+                    self.object()?.retention = Duration::from_millis(millis);
+                }
+                self.step = Step::Index;
+            }
+            Step::Index => {
+                let index = (0..table.rows.len())
+                    .find(|row| table.text(*row, 1) == Some(cluster))
+                    .and_then(|row| table.text(row, 0));
+                self.object()?.index = index.map(Into::into);
+                return Ok(self.found.take());
+            }
+        }
+        Ok(None)
+    }
+
+    fn object(&mut self) -> Result<&mut Object, CatalogError> {
+        self.found
+            .as_mut()
+            .ok_or(CatalogError::Shape("mz_object_fully_qualified_names"))
+    }
+
+    fn identify(&mut self, table: &Table) -> Result<Object, CatalogError> {
+        let found: Vec<_> = (0..table.rows.len())
+            .map(|row| {
+                let text = |column| table.text(row, column).unwrap_or_default().to_string();
+                (text(0), text(1), [text(2), text(3), text(4)])
+            })
+            .collect();
+        match found.as_slice() {
+            [] => Err(CatalogError::Unknown(self.name.clone())),
+            [(id, kind, full_name)] => {
+                self.kind = kind.clone();
+                let remedy = match kind.as_str() {
+                    "table" | "source" | "materialized-view" => None,
+                    "view" => {
+                        Some("create a materialized view of it WITH (RETAIN HISTORY FOR '1h')")
+                    }
+                    "index" => Some("name the object that the index is on"),
+                    _ => Some("name one of those"),
+                };
+                if let Some(remedy) = remedy {
+                    return Err(CatalogError::NotDurable {
+                        name: full_name.join("."),
+                        kind: match kind.as_str() {
+                            "view" => "plain view".into(),
+                            other => other.into(),
+                        },
+                        remedy: remedy.into(),
+                    });
+                }
+                Ok(Object {
+                    id: id.clone(),
+                    full_name: full_name.clone(),
+                    shard: None,
+                    retention: DEFAULT_RETENTION,
+                    index: None,
+                    columns: Vec::new(),
+                })
+            }
+            several => Err(CatalogError::Ambiguous {
+                name: self.name.clone(),
+                found: several
+                    .iter()
+                    .map(|(_, _, name)| name.join("."))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    }
+
+    /// The object's kind as SQL writes it, once known.
+    pub fn sql_kind(&self) -> String {
+        self.kind.replace('-', " ").to_uppercase()
+    }
+}
+
+impl Object {
+    /// The full name, for messages and checkpoints.
+    pub fn name(&self) -> String {
+        self.full_name.join(".")
+    }
+
+    /// The full name, quoted where SQL needs it.
+    pub fn sql_name(&self) -> String {
+        self.full_name.each_ref().map(|p| identifier(p)).join(".")
+    }
+
+    /// The view that a sink sees.
+    ///
+    /// # Errors
+    /// When the key is missing or names a column that is not there.
+    pub fn view(
+        &self,
+        name: &str,
+        key: &[String],
+        envelope: Envelope,
+    ) -> Result<View, CatalogError> {
+        let names = || {
+            let all: Vec<_> = self.columns.iter().map(|(c, _)| c.name.clone()).collect();
+            all.join(", ")
+        };
+        if envelope == Envelope::Upsert && key.is_empty() {
+            return Err(CatalogError::NoKey {
+                object: self.name(),
+                columns: names(),
+            });
+        }
+        let key = key
+            .iter()
+            .map(|column| {
+                self.columns
+                    .iter()
+                    .position(|(c, _)| c.name == *column)
+                    .ok_or_else(|| CatalogError::NoKeyColumn {
+                        object: self.name(),
+                        column: column.clone(),
+                        columns: names(),
+                    })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(View {
+            name: name.into(),
+            columns: self.columns.iter().map(|(c, _)| c.clone()).collect(),
+            key,
+        })
+    }
+
+    /// What the checkpoint records of it.
+    pub fn identity(&self, view: &View, envelope: Envelope) -> ViewIdentity {
+        ViewIdentity {
+            name: view.name.clone(),
+            object: self.name(),
+            id: self.id.clone(),
+            shard: self.shard.clone(),
+            envelope,
+            key: view
+                .key
+                .iter()
+                .map(|i| view.columns[*i].name.clone())
+                .collect(),
+            columns: self
+                .columns
+                .iter()
+                .map(|(c, ty)| (c.name.clone(), ty.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Compares what is there now with what the checkpoint was written for. An equal shard under
+/// another id is a replacement that was applied, and resumes.
+///
+/// # Errors
+/// When the target's contents do not belong to what is there now.
+pub fn check_identity(then: &ViewIdentity, now: &ViewIdentity) -> Result<(), CatalogError> {
+    let changed = |setting, now: String, then: String| {
+        Err(CatalogError::ConfigurationChanged { setting, now, then })
+    };
+    if then.name != now.name {
+        return changed("source.name", now.name.clone(), then.name.clone());
+    }
+    if then.object != now.object {
+        return changed("source.object", now.object.clone(), then.object.clone());
+    }
+    if then.envelope != now.envelope {
+        return changed(
+            "source.envelope",
+            format!("{:?}", now.envelope).to_lowercase(),
+            format!("{:?}", then.envelope).to_lowercase(),
+        );
+    }
+    if then.key != now.key {
+        return changed(
+            "source.key",
+            format!("{:?}", now.key),
+            format!("{:?}", then.key),
+        );
+    }
+    if then.columns != now.columns {
+        let show = |only: &[(String, String)], not: &[(String, String)]| {
+            let list: Vec<_> = only
+                .iter()
+                .filter(|c| !not.contains(c))
+                .map(|(name, ty)| format!("{name} {ty}"))
+                .collect();
+            if list.is_empty() {
+                "nothing".to_string()
+            } else {
+                list.join(", ")
+            }
+        };
+        let (gone, new) = (
+            show(&then.columns, &now.columns),
+            show(&now.columns, &then.columns),
+        );
+        return Err(CatalogError::SchemaMismatch {
+            object: now.object.clone(),
+            difference: if gone == new {
+                "their order".into()
+            } else {
+                format!("{gone} before, {new} now")
+            },
+        });
+    }
+    if then.shard != now.shard {
+        let show = |shard: &Option<String>| shard.clone().unwrap_or_else(|| "none".into());
+        return Err(CatalogError::Replaced {
+            object: now.object.clone(),
+            from: show(&then.shard),
+            to: show(&now.shard),
+        });
+    }
+    Ok(())
+}
+
+fn columns(table: &Table) -> Result<Vec<(Column, String)>, CatalogError> {
+    (0..table.rows.len())
+        .map(|row| {
+            let text = |column| {
+                table
+                    .text(row, column)
+                    .ok_or(CatalogError::Shape("mz_columns"))
+            };
+            let ty = text(2)?;
+            let type_mod = text(3)?
+                .parse()
+                .map_err(|_| CatalogError::Shape("mz_columns"))?;
+            let column = Column {
+                name: text(0)?.into(),
+                ty: column_type(ty, type_mod),
+                nullable: text(1)? == "t",
+            };
+            Ok((column, ty.to_string()))
+        })
+        .collect()
+}
+
+/// The type that the catalog calls `name`. `numeric` without a fixed scale has scale 39 there.
+pub fn column_type(name: &str, type_mod: i64) -> ColumnType {
+    use ColumnType as T;
+    match name {
+        "boolean" => T::Boolean,
+        "smallint" => T::Int16,
+        "integer" => T::Int32,
+        "bigint" => T::Int64,
+        "uint2" => T::Uint16,
+        "uint4" | "oid" => T::Uint32,
+        "uint8" => T::Uint64,
+        "real" => T::Float32,
+        "double precision" => T::Float64,
+        "numeric" => {
+            let scale = (type_mod - 4) & 0x7ff;
+            T::Numeric((type_mod >= 4 && scale < 39).then_some(scale as u8))
+        }
+        "text" | "character varying" | "character" => T::Text,
+        "bytea" => T::Bytes,
+        "uuid" => T::Uuid,
+        "jsonb" => T::Json,
+        "date" => T::Date,
+        "time" => T::Time,
+        "timestamp without time zone" => T::Timestamp,
+        "timestamp with time zone" => T::TimestampTz,
+        "interval" => T::Interval,
+        "mz_timestamp" => T::MzTimestamp,
+        other => T::Other(other.into()),
+    }
+}
+
+/// Splits a name at dots outside quotes, folding what is unquoted to lower case as SQL does.
+fn split_name(name: &str) -> Option<Vec<String>> {
+    let mut parts = vec![String::new()];
+    let mut chars = name.chars().peekable();
+    let mut quoted = false;
+    while let Some(c) = chars.next() {
+        let part = parts.last_mut()?;
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                part.push('"');
+            }
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            c if quoted => part.push(c),
+            c if c.is_whitespace() => return None,
+            c => part.extend(c.to_lowercase()),
+        }
+    }
+    (!quoted && parts.len() <= 3 && parts.iter().all(|p| !p.is_empty())).then_some(parts)
+}
