@@ -1,0 +1,257 @@
+//! DECLARE, FETCH and SUBSCRIBE: when rows are sent, and when a FETCH ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgwire::messages::response::TransactionStatus;
+use tokio::time::Instant;
+
+use crate::datarow::RowBuffer;
+use crate::envelope::Shape;
+use crate::error::SqlError;
+use crate::feed::{Feed, Request, Step};
+use crate::session::{Session, no_cursor};
+use crate::statement::{Subscribe, Target};
+use crate::timestamp::no_valid_timestamp;
+use crate::types::Column;
+use crate::wire::Stop;
+use crate::world::{Name, Object};
+
+/// The longest timeout of a FETCH.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A declared subscription. Its dataflow starts at the first FETCH.
+pub(crate) struct Cursor {
+    subscribe: Subscribe,
+    object: Arc<Object>,
+    shape: Shape,
+    columns: Vec<Column>,
+    cluster: String,
+    feed: Option<Box<dyn Feed>>,
+}
+
+/// When to stop sending rows.
+#[derive(Clone, Copy)]
+enum Until {
+    /// There were rows, and no more are ready.
+    Drained,
+    /// This time has come.
+    Deadline(Instant),
+    /// The stream ends.
+    End,
+}
+
+impl Session {
+    pub(crate) fn declare(&mut self, name: String, subscribe: Subscribe) -> Result<(), Stop> {
+        if self.transaction == TransactionStatus::Idle {
+            let text = "DECLARE CURSOR can only be used in transaction blocks";
+            return Err(SqlError::new("25P01", text).into());
+        }
+        if self.cursors.contains_key(&name) {
+            return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")).into());
+        }
+        let cursor = self.plan(subscribe)?;
+        self.cursors.insert(name, cursor);
+        self.wire.complete("DECLARE CURSOR");
+        Ok(())
+    }
+
+    /// Looks up names and nothing else, as the server does at DECLARE.
+    fn plan(&self, subscribe: Subscribe) -> Result<Cursor, SqlError> {
+        let object = match &subscribe.target {
+            Target::Id(id) => self
+                .world
+                .inner()
+                .find_id(id)
+                .cloned()
+                .ok_or_else(|| SqlError::new("XX000", format!("invalid id {id}")))?,
+            Target::Name(parts) => self.resolve(parts)?,
+        };
+        let shape = Shape::new(
+            subscribe.progress,
+            subscribe.key.as_deref(),
+            &object.columns,
+        )?;
+        let columns = shape.columns(&object.columns);
+        let cluster = self.variables.get("cluster").to_owned();
+        Ok(Cursor {
+            subscribe,
+            object,
+            shape,
+            columns,
+            cluster,
+            feed: None,
+        })
+    }
+
+    /// The object of this name.
+    pub(crate) fn resolve(&self, parts: &[String]) -> Result<Arc<Object>, SqlError> {
+        let name = self.full_name(parts);
+        let found = self.world.inner().find(&name).cloned();
+        found.ok_or_else(|| SqlError::unknown_item(&parts.join(".")))
+    }
+
+    pub(crate) fn full_name(&self, parts: &[String]) -> Name {
+        Name::from_parts(
+            parts,
+            self.variables.get("database"),
+            self.variables.schema(),
+        )
+    }
+
+    pub(crate) async fn fetch(
+        &mut self,
+        name: String,
+        count: Option<u64>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Stop> {
+        let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
+        self.wire.describe(&cursor.columns);
+        let until = match timeout {
+            None => Until::Drained,
+            Some(timeout) if timeout > LONGEST_TIMEOUT => {
+                let text = format!("timeout out of range: {}s", timeout.as_secs());
+                return Err(SqlError::new("XX000", text).into());
+            }
+            Some(timeout) => Until::Deadline(Instant::now() + timeout),
+        };
+        let sent = self
+            .send(&mut cursor, count.unwrap_or(u64::MAX), until)
+            .await?;
+        self.cursors.insert(name, cursor);
+        self.wire.complete(format!("FETCH {sent}"));
+        Ok(())
+    }
+
+    /// A SUBSCRIBE without a cursor: rows until the stream ends.
+    pub(crate) async fn stream(&mut self, subscribe: Subscribe) -> Result<(), Stop> {
+        let mut cursor = self.plan(subscribe)?;
+        self.wire.describe(&cursor.columns);
+        cursor.feed = Some(self.start(&cursor)?);
+        self.wire.notice(
+            "01000",
+            "streaming SUBSCRIBE rows directly requires a client that does not buffer output",
+        );
+        let sent = self.send(&mut cursor, u64::MAX, Until::End).await?;
+        self.wire.complete(format!("SELECT {sent}"));
+        Ok(())
+    }
+
+    /// Decides AS OF, checks it, and starts the dataflow.
+    fn start(&self, cursor: &Cursor) -> Result<Box<dyn Feed>, SqlError> {
+        if self.has_selected {
+            let text =
+                "SELECT queries cannot be combined with other query types, including SUBSCRIBE.";
+            return Err(SqlError::new("25006", "transaction in read-only mode").detail(text));
+        }
+        let Cursor {
+            subscribe,
+            object,
+            shape,
+            cluster,
+            ..
+        } = cursor;
+        let as_of = subscribe.as_of.unwrap_or_else(|| object.default_as_of());
+        no_valid_timestamp(&self.world, object, cluster, as_of)?;
+        if let Some(up_to) = subscribe.up_to.filter(|up_to| *up_to < as_of) {
+            return Err(SqlError::new(
+                "22000",
+                format!(
+                    "subscription lower bound (`AS OF`) is greater than its upper bound (`UP TO`): {as_of} > {up_to}"
+                ),
+            ));
+        }
+        object.subscribe(Request {
+            shape: shape.clone(),
+            as_of,
+            snapshot: subscribe.snapshot,
+            up_to: subscribe.up_to,
+        })
+    }
+
+    /// Whether what a running subscription reads was taken away.
+    fn terminated(&self, cursor: &Cursor) -> Result<(), SqlError> {
+        let lost = if cursor.object.is_dropped() {
+            format!("relation \"{}\"", cursor.object.name)
+        } else if !self.world.inner().clusters.contains(&cursor.cluster) {
+            format!("cluster \"{}\"", cursor.cluster)
+        } else {
+            return Ok(());
+        };
+        let text = format!("subscribe has been terminated because underlying {lost} was dropped");
+        Err(SqlError::new("XX000", text))
+    }
+
+    /// Sends rows as they come; the number sent.
+    async fn send(&mut self, cursor: &mut Cursor, limit: u64, until: Until) -> Result<u64, Stop> {
+        if cursor.feed.is_none() {
+            cursor.feed = Some(self.start(cursor)?);
+        }
+        let mut buffer = RowBuffer::new(limit);
+        let mut changed = self.world.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if *self.world.stalled.borrow() {
+                self.until_not_stalled().await;
+            }
+            self.terminated(cursor)?;
+            let Some(feed) = cursor.feed.as_mut().filter(|_| buffer.room > 0) else {
+                break;
+            };
+            let step = feed.fill(&mut buffer);
+            if !buffer.bytes.is_empty() {
+                self.wire.send_rows(&buffer.bytes).await?;
+                buffer.bytes.clear();
+            }
+            let drained = matches!(until, Until::Drained) && buffer.room < limit;
+            match step {
+                Step::Ended => break,
+                Step::Full => {}
+                Step::Idle(_) if drained => break,
+                Step::Idle(wake) => {
+                    self.wire.flush().await?;
+                    if !self
+                        .wait(&mut changed, until, wake.map(Instant::from_std))
+                        .await?
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(limit - buffer.room)
+    }
+
+    /// Waits for something to happen; false at the deadline.
+    async fn wait(
+        &mut self,
+        changed: &mut tokio::sync::watch::Receiver<u64>,
+        until: Until,
+        wake: Option<Instant>,
+    ) -> Result<bool, Stop> {
+        let at = |time: Option<Instant>| async move {
+            match time {
+                Some(time) => tokio::time::sleep_until(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        let deadline = match until {
+            Until::Deadline(deadline) => Some(deadline),
+            Until::Drained | Until::End => None,
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.notified() => {
+                    let text = "canceling statement due to user request";
+                    return Err(SqlError::new("57014", text).into());
+                }
+                () = at(deadline) => return Ok(false),
+                _ = changed.changed() => return Ok(true),
+                () = at(wake) => return Ok(true),
+                // A client that is gone is noticed; what it sends early is kept.
+                more = self.wire.read_more() => more?,
+            }
+        }
+    }
+}

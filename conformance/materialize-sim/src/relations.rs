@@ -1,0 +1,372 @@
+//! Catalog relations and contents of objects as tables of an in-memory SQLite,
+//! which then runs the SELECT. Everything is loaded anew for every query: the
+//! state of the server stays in one place, and a few objects load in a millisecond.
+
+use std::sync::Arc;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ToSql, params};
+
+use crate::error::SqlError;
+use crate::lexer::{Kind, Token};
+use crate::row::Row;
+use crate::types::{BOOL, Column, INT4, INT8, MZ_TIMESTAMP, TEXT, is_small_integer};
+use crate::world::{DEFAULT_RETENTION_MS, Object, World, oid_of};
+
+/// The answer to a SELECT.
+pub(crate) struct Answer {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What a SELECT can see of its session.
+pub(crate) struct View<'a> {
+    pub(crate) world: &'a Arc<World>,
+    pub(crate) version: &'a str,
+    pub(crate) user: &'a str,
+    pub(crate) database: &'a str,
+    /// What `mz_now()` is.
+    pub(crate) now: u64,
+}
+
+/// A user object that a SELECT names, and when it is read.
+pub(crate) struct Input {
+    pub(crate) object: Arc<Object>,
+    pub(crate) as_of: u64,
+}
+
+/// Runs a SELECT whose references to user objects were replaced by [`input_table`].
+pub(crate) fn select(view: &View<'_>, sql: &str, inputs: &[Input]) -> Result<Answer, SqlError> {
+    let connection = Connection::open_in_memory().map_err(translate)?;
+    functions(&connection, view).map_err(translate)?;
+    catalog(&connection, view.world).map_err(translate)?;
+    for input in inputs {
+        load(&connection, input).map_err(translate)?;
+    }
+    run(&connection, sql).map_err(translate)
+}
+
+/// The table that holds the contents of an object.
+pub(crate) fn input_table(object: &Object) -> String {
+    format!("\"contents of u{}\"", object.id)
+}
+
+/// SQL text again, without casts (everything is text here) and with functions called as such.
+pub(crate) fn render(tokens: &[Token]) -> String {
+    let mut sql = String::new();
+    let mut tokens = tokens.iter().peekable();
+    while let Some(token) = tokens.next() {
+        if token.is_symbol("::") {
+            tokens.next();
+            continue;
+        }
+        let text = match token.kind {
+            Kind::Text => format!("'{}'", token.text.replace('\'', "''")),
+            Kind::Quoted => format!("\"{}\"", token.text.replace('"', "\"\"")),
+            Kind::Word if token.is_word("current_user") => "current_user()".to_owned(),
+            _ => token.text.clone(),
+        };
+        let tight = token.is_symbol(".") || token.is_symbol("(") || sql.ends_with('.');
+        if !tight {
+            sql.push(' ');
+        }
+        sql.push_str(&text);
+    }
+    sql
+}
+
+/// SQLite's complaint in the server's words.
+fn translate(error: rusqlite::Error) -> SqlError {
+    let text = error.to_string();
+    if let Some((_, name)) = text.split_once("no such table: ") {
+        let name = name.split(" in ").next().unwrap_or(name);
+        return SqlError::unknown_item(name);
+    }
+    if let Some((_, name)) = text.split_once("no such column: ") {
+        let name = name.split(" in ").next().unwrap_or(name);
+        return SqlError::new("42703", format!("column \"{name}\" does not exist"));
+    }
+    if let Some((_, name)) = text.split_once("no such function: ") {
+        let name = name.split(" in ").next().unwrap_or(name);
+        return SqlError::new("42883", format!("function \"{name}\" does not exist"));
+    }
+    SqlError::syntax(text)
+}
+
+fn functions(connection: &Connection, view: &View<'_>) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8;
+    let now = view.now as i64;
+    connection.create_scalar_function("mz_now", 0, flags, move |_| Ok(now))?;
+    for (name, value) in [
+        ("mz_version", view.version),
+        ("current_user", view.user),
+        ("current_database", view.database),
+        ("version", "PostgreSQL 9.5.0 on a simulator"),
+    ] {
+        let value = value.to_owned();
+        connection.create_scalar_function(name, 0, flags, move |_| Ok(value.clone()))?;
+    }
+    let world = view.world.clone();
+    connection.create_scalar_function("pg_cancel_backend", 1, flags, move |context| {
+        let pid: i32 = context.get(0)?;
+        let cancel = world
+            .inner()
+            .backends
+            .get(&pid)
+            .map(|(_, cancel)| cancel.clone());
+        if let Some(cancel) = &cancel {
+            cancel.notify_one();
+        }
+        Ok(cancel.is_some())
+    })
+}
+
+/// Columns as SQLite keeps them: an affinity that leaves the text alone, and our type.
+fn declare(columns: &[Column]) -> String {
+    let declared: Vec<String> = columns
+        .iter()
+        .map(|c| {
+            let affinity = if is_small_integer(c.oid) || c.oid == BOOL {
+                "INT"
+            } else {
+                "TEXT"
+            };
+            format!(
+                "\"{}\" {affinity}({}, {})",
+                c.name.replace('"', "\"\""),
+                c.oid,
+                c.typmod
+            )
+        })
+        .collect();
+    declared.join(", ")
+}
+
+fn load(connection: &Connection, input: &Input) -> rusqlite::Result<()> {
+    let table = input_table(&input.object);
+    let columns = &input.object.columns;
+    connection.execute(&format!("CREATE TABLE {table} ({})", declare(columns)), [])?;
+    let marks = vec!["?"; columns.len()].join(", ");
+    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES ({marks})"))?;
+    let mut failed = None;
+    input.object.for_each_row(input.as_of, |row, count| {
+        let values = row
+            .iter()
+            .zip(columns)
+            .map(|(value, column)| match value.as_deref() {
+                Some("t") if column.oid == BOOL => Some("1"),
+                Some("f") if column.oid == BOOL => Some("0"),
+                other => other,
+            });
+        let values: Vec<_> = values.collect();
+        for _ in 0..count {
+            if let Err(error) = insert.execute(rusqlite::params_from_iter(&values)) {
+                failed.get_or_insert(error);
+            }
+        }
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+const SCHEMA: &str = "
+ATTACH ':memory:' AS mz_catalog; ATTACH ':memory:' AS mz_internal;
+CREATE TABLE mz_catalog.mz_databases (id TEXT(25,-1), oid INT(26,-1), name TEXT(25,-1), owner_id TEXT(25,-1));
+CREATE TABLE mz_catalog.mz_schemas (id TEXT(25,-1), oid INT(26,-1), database_id TEXT(25,-1), name TEXT(25,-1), owner_id TEXT(25,-1));
+CREATE TABLE mz_catalog.mz_clusters (id TEXT(25,-1), name TEXT(25,-1), owner_id TEXT(25,-1), managed INT(16,-1), size TEXT(25,-1));
+CREATE TABLE mz_catalog.mz_objects (id TEXT(25,-1), oid INT(26,-1), schema_id TEXT(25,-1), name TEXT(25,-1), type TEXT(25,-1), owner_id TEXT(25,-1), cluster_id TEXT(25,-1), privileges TEXT(16384,-1));
+CREATE TABLE mz_catalog.mz_columns (id TEXT(25,-1), name TEXT(25,-1), position INT(16464,-1), nullable INT(16,-1), type TEXT(25,-1), \"default\" TEXT(25,-1), type_oid INT(26,-1), type_mod INT(23,-1));
+CREATE TABLE mz_catalog.mz_indexes (id TEXT(25,-1), oid INT(26,-1), name TEXT(25,-1), on_id TEXT(25,-1), cluster_id TEXT(25,-1), owner_id TEXT(25,-1));
+CREATE TABLE mz_internal.mz_object_fully_qualified_names (id TEXT(25,-1), name TEXT(25,-1), object_type TEXT(25,-1), schema_id TEXT(25,-1), schema_name TEXT(25,-1), database_id TEXT(25,-1), database_name TEXT(25,-1), cluster_id TEXT(25,-1));
+CREATE TABLE mz_internal.mz_object_global_ids (id TEXT(25,-1), global_id TEXT(25,-1));
+CREATE TABLE mz_internal.mz_storage_shards (object_id TEXT(25,-1), shard_id TEXT(25,-1));
+CREATE TABLE mz_internal.mz_frontiers (object_id TEXT(25,-1), read_frontier INT(16552,-1), write_frontier INT(16552,-1));
+CREATE TABLE mz_internal.mz_history_retention_strategies (id TEXT(25,-1), strategy TEXT(25,-1), value TEXT(3802,-1));
+CREATE VIEW mz_catalog.mz_relations AS SELECT * FROM mz_objects WHERE type <> 'index';
+CREATE VIEW mz_catalog.mz_tables AS SELECT * FROM mz_objects WHERE type = 'table';
+CREATE VIEW mz_catalog.mz_materialized_views AS SELECT * FROM mz_objects WHERE type = 'materialized-view';
+CREATE VIEW mz_catalog.mz_views AS SELECT * FROM mz_objects WHERE type = 'view';
+";
+
+/// Id, in the catalog, of the database or schema at this position.
+fn position_id(position: usize) -> String {
+    format!("u{}", position + 1)
+}
+
+fn catalog(connection: &Connection, world: &World) -> rusqlite::Result<()> {
+    connection.execute_batch(SCHEMA)?;
+    let insert = |table: &str, values: &[&dyn ToSql]| {
+        let marks = vec!["?"; values.len()].join(", ");
+        connection.execute(&format!("INSERT INTO {table} VALUES ({marks})"), values)
+    };
+    let inner = world.inner();
+    let mut databases: Vec<&String> = inner.schemas.iter().map(|(database, _)| database).collect();
+    databases.dedup();
+    for (at, name) in databases.iter().enumerate() {
+        insert(
+            "mz_catalog.mz_databases",
+            params![position_id(at), oid_of(at as u64), name, "s1"],
+        )?;
+    }
+    let database_id = |name: &String| databases.iter().position(|d| *d == name).map(position_id);
+    for (at, (database, name)) in inner.schemas.iter().enumerate() {
+        let id = schema_id(at);
+        insert(
+            "mz_catalog.mz_schemas",
+            params![id, oid_of(at as u64), database_id(database), name, "s1"],
+        )?;
+    }
+    for (at, name) in inner.clusters.iter().enumerate() {
+        insert(
+            "mz_catalog.mz_clusters",
+            params![position_id(at), name, "s1", true, "bootstrap"],
+        )?;
+    }
+    for object in &inner.objects {
+        let (id, name, kind) = (object.catalog_id(), &object.name, object.kind.as_str());
+        let stored = object.kind != crate::world::Kind::View;
+        let cluster = (object.kind == crate::world::Kind::MaterializedView).then_some("u1");
+        let pair = (name.database.clone(), name.schema.clone());
+        let schema = inner.schemas.iter().position(|s| *s == pair).map(schema_id);
+        let privileges = "{u1=arwd/u1}";
+        insert(
+            "mz_catalog.mz_objects",
+            params![
+                id, object.oid, schema, name.item, kind, "u1", cluster, privileges
+            ],
+        )?;
+        insert(
+            "mz_internal.mz_object_fully_qualified_names",
+            params![
+                id,
+                name.item,
+                kind,
+                schema,
+                name.schema,
+                database_id(&name.database),
+                name.database,
+                cluster,
+            ],
+        )?;
+        insert("mz_internal.mz_object_global_ids", params![id, id])?;
+        for (at, c) in object.columns.iter().enumerate() {
+            let none = None::<String>;
+            insert(
+                "mz_catalog.mz_columns",
+                params![
+                    id,
+                    c.name,
+                    at as i64 + 1,
+                    c.nullable,
+                    c.sql_type,
+                    none,
+                    c.oid,
+                    c.typmod
+                ],
+            )?;
+        }
+        if stored {
+            let shard = format!("s{:08x}-0000-4000-8000-{:012x}", object.oid, object.id);
+            insert("mz_internal.mz_storage_shards", params![id, shard])?;
+            let frontiers = object.frontiers();
+            insert(
+                "mz_internal.mz_frontiers",
+                params![
+                    id,
+                    frontiers.since as i64,
+                    frontiers.upper.map(|upper| upper as i64)
+                ],
+            )?;
+            let retention = object.retention_ms();
+            // A real server lists the default for materialized views too.
+            if retention != DEFAULT_RETENTION_MS || cluster.is_some() {
+                insert(
+                    "mz_internal.mz_history_retention_strategies",
+                    params![id, "FOR", retention.to_string()],
+                )?;
+            }
+        }
+    }
+    for index in &inner.indexes {
+        let cluster = inner
+            .clusters
+            .iter()
+            .position(|c| *c == index.cluster)
+            .map(position_id);
+        let (id, on) = (format!("u{}", index.id), format!("u{}", index.on));
+        insert(
+            "mz_catalog.mz_indexes",
+            params![id, index.oid, index.name, on, cluster, "u1"],
+        )?;
+    }
+    Ok(())
+}
+
+/// `materialize.public` has id u3 on a fresh server.
+fn schema_id(position: usize) -> String {
+    format!("u{}", position + 3)
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<Answer> {
+    let mut statement = connection.prepare(sql)?;
+    let mut columns: Vec<Column> = statement
+        .columns()
+        .map(|column| result_column(&column))
+        .collect();
+    let mut rows = Vec::new();
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let mut values = Row::with_capacity(columns.len());
+        for (at, column) in columns.iter_mut().enumerate() {
+            let value = row.get_ref(at)?;
+            if column.oid == 0 {
+                column.oid = match value {
+                    ValueRef::Integer(_) if column.name == "count" => INT8,
+                    ValueRef::Integer(_) => INT4,
+                    _ => TEXT,
+                };
+            }
+            values.push(match value {
+                ValueRef::Null => None,
+                ValueRef::Integer(number) if column.oid == BOOL => {
+                    Some(if number == 0 { "f" } else { "t" }.to_owned())
+                }
+                ValueRef::Integer(number) => Some(number.to_string()),
+                ValueRef::Real(number) => Some(number.to_string()),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                    Some(String::from_utf8_lossy(bytes).into_owned())
+                }
+            });
+        }
+        rows.push(values);
+    }
+    for column in columns.iter_mut().filter(|column| column.oid == 0) {
+        column.oid = TEXT;
+    }
+    Ok(Answer { columns, rows })
+}
+
+/// Name and type of a result column; OID 0 if it is to be seen from the values.
+fn result_column(column: &rusqlite::Column<'_>) -> Column {
+    let written = column.name();
+    let plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let name = match written.split_once('(') {
+        _ if plain(written) && !written.starts_with(|c: char| c.is_ascii_digit()) => written,
+        Some((function, _)) if plain(function) && !function.is_empty() => function,
+        _ if column.decl_type().is_some() => written,
+        _ => "?column?",
+    };
+    let (oid, typmod) = match column.decl_type().and_then(declared) {
+        Some(declared) => declared,
+        None if name == "mz_now" => (MZ_TIMESTAMP, -1),
+        None if name == "pg_cancel_backend" => (BOOL, -1),
+        None => (0, -1),
+    };
+    Column::exact(name, "", oid, typmod)
+}
+
+/// `(oid, typmod)` out of `TEXT(25, -1)`.
+fn declared(text: &str) -> Option<(u32, i32)> {
+    let (oid, typmod) = text.split_once('(')?.1.strip_suffix(')')?.split_once(',')?;
+    Some((oid.trim().parse().ok()?, typmod.trim().parse().ok()?))
+}

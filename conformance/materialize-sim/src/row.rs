@@ -1,0 +1,78 @@
+//! Rows, changes, and the order a server sends them in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One row: the text of each value in the object's column order, `None` for NULL.
+pub type Row = Vec<Option<String>>;
+
+/// A row and its change in multiplicity.
+pub type Change = (Row, i64);
+
+/// A stored change; rows are shared between histories and subscriptions.
+pub(crate) type SharedChange = (Arc<Row>, i64);
+
+/// Adds up the changes of equal rows and drops what cancels out.
+pub(crate) fn consolidate<'a>(
+    changes: impl IntoIterator<Item = &'a SharedChange>,
+) -> Vec<SharedChange> {
+    let mut net: BTreeMap<&Arc<Row>, i64> = BTreeMap::new();
+    for (row, diff) in changes {
+        *net.entry(row).or_default() += diff;
+    }
+    net.into_iter()
+        .filter(|(_, diff)| *diff != 0)
+        .map(|(row, diff)| (row.clone(), diff))
+        .collect()
+}
+
+/// Puts rows in the server's order: shorter encodings first, then by their values.
+pub(crate) fn sort_rows(changes: &mut [SharedChange]) {
+    changes.sort_by_cached_key(|(row, _)| RowKey::new(row));
+}
+
+/// Sort key of some values: the server compares packed rows, length first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RowKey {
+    packed_length: usize,
+    values: Vec<ValueKey>,
+}
+
+/// Sort key of one value. A number written as one sorts as a number.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ValueKey {
+    Null,
+    Integer(i64),
+    Text(String),
+}
+
+impl ValueKey {
+    pub(crate) fn new(value: Option<&str>) -> Self {
+        match value {
+            None => Self::Null,
+            Some(text) => match text.parse() {
+                Ok(number) => Self::Integer(number),
+                Err(_) => Self::Text(text.to_owned()),
+            },
+        }
+    }
+
+    /// Roughly the bytes of the value in the server's packed form.
+    fn packed_length(&self) -> usize {
+        match self {
+            Self::Null => 1,
+            Self::Integer(n) => 1 + (71 - n.unsigned_abs().leading_zeros() as usize) / 8,
+            Self::Text(text) => 2 + text.len(),
+        }
+    }
+}
+
+impl RowKey {
+    fn new(row: &Row) -> Self {
+        let values: Vec<_> = row.iter().map(|v| ValueKey::new(v.as_deref())).collect();
+        Self {
+            packed_length: values.iter().map(ValueKey::packed_length).sum(),
+            values,
+        }
+    }
+}

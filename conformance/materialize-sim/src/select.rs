@@ -1,0 +1,169 @@
+//! SELECT: which objects it reads and when, then SQLite does the rest.
+
+use crate::error::SqlError;
+use crate::lexer::{Kind, Token};
+use crate::relations::{Answer, Input, View, input_table, render, select};
+use crate::session::Session;
+use crate::timestamp::no_valid_timestamp;
+use crate::wire::Stop;
+use crate::world::{Name, Object};
+
+/// Words after a table that are no alias.
+const NO_ALIAS: &[&str] = &[
+    "where",
+    "join",
+    "left",
+    "right",
+    "inner",
+    "outer",
+    "cross",
+    "full",
+    "on",
+    "using",
+    "order",
+    "group",
+    "limit",
+    "offset",
+    "having",
+    "union",
+    "except",
+    "intersect",
+];
+
+impl Session {
+    pub(crate) async fn select(
+        &mut self,
+        tokens: Vec<Token>,
+        as_of: Option<u64>,
+    ) -> Result<(), Stop> {
+        let (sql, objects) = self.replace_objects(&tokens);
+        self.has_selected |= !objects.is_empty() && !self.is_idle();
+        for object in &objects {
+            self.readable(object, as_of, &sql).await?;
+        }
+        let read_at = |object: &Object| {
+            as_of.unwrap_or_else(|| object.frontiers().upper.map_or(u64::MAX, |upper| upper - 1))
+        };
+        let now = objects.iter().map(|o| read_at(o)).min();
+        let now = now.unwrap_or_else(|| self.world.inner().now());
+        let inputs: Vec<Input> = objects
+            .into_iter()
+            .map(|object| Input {
+                as_of: read_at(&object),
+                object,
+            })
+            .collect();
+        let answer = self.answer_to(&sql, &inputs, now)?;
+        self.wire.describe(&answer.columns);
+        self.answer(&answer.rows).await?;
+        self.wire.complete(format!("SELECT {}", answer.rows.len()));
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.transaction == pgwire::messages::response::TransactionStatus::Idle
+    }
+
+    fn answer_to(&self, sql: &str, inputs: &[Input], now: u64) -> Result<Answer, SqlError> {
+        let view = View {
+            world: &self.world,
+            version: self.variables.get("mz_version"),
+            user: &self.user,
+            database: self.variables.get("database"),
+            now,
+        };
+        select(&view, sql, inputs)
+    }
+
+    /// Waits until `as_of` is closed. What is too old fails after the columns were sent.
+    async fn readable(
+        &mut self,
+        object: &std::sync::Arc<Object>,
+        as_of: Option<u64>,
+        sql: &str,
+    ) -> Result<(), Stop> {
+        let Some(as_of) = as_of else { return Ok(()) };
+        let cluster = self.variables.get("cluster").to_owned();
+        if let Err(error) = no_valid_timestamp(&self.world, object, &cluster, as_of) {
+            let empty = Input {
+                object: object.clone(),
+                as_of: 0,
+            };
+            if let Ok(answer) = self.answer_to(sql, &[empty], as_of) {
+                self.wire.describe(&answer.columns);
+            }
+            return Err(error.into());
+        }
+        let mut changed = self.world.changed.subscribe();
+        while object.frontiers().upper.is_some_and(|upper| upper <= as_of) {
+            tokio::select! {
+                () = self.cancel.notified() => {
+                    let text = "canceling statement due to user request";
+                    return Err(SqlError::new("57014", text).into());
+                }
+                _ = changed.changed() => {}
+                more = self.wire.read_more() => more?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The SQL with every user object replaced by its table of contents, and those objects.
+    fn replace_objects(&self, tokens: &[Token]) -> (String, Vec<std::sync::Arc<Object>>) {
+        let mut sql = String::new();
+        let mut objects: Vec<std::sync::Arc<Object>> = Vec::new();
+        let mut done = 0;
+        let mut at = 0;
+        while at < tokens.len() {
+            let starts = tokens[at].is_word("from") || tokens[at].is_word("join");
+            at += 1;
+            if !starts {
+                continue;
+            }
+            let (parts, end) = name_at(tokens, at);
+            let Some(object) = self.user_object(&parts) else {
+                continue;
+            };
+            sql.push_str(&render(&tokens[done..at]));
+            sql.push_str(&format!(" {}", input_table(&object)));
+            let aliased = tokens.get(end).is_some_and(|next| {
+                next.is_name()
+                    && !(next.kind == Kind::Word && NO_ALIAS.contains(&next.text.as_str()))
+            });
+            if !aliased {
+                sql.push_str(&format!(
+                    " AS \"{}\"",
+                    object.name.item.replace('"', "\"\"")
+                ));
+            }
+            if !objects.iter().any(|known| known.id == object.id) {
+                objects.push(object);
+            }
+            (done, at) = (end, end);
+        }
+        sql.push_str(&render(&tokens[done..]));
+        (sql, objects)
+    }
+
+    fn user_object(&self, parts: &[String]) -> Option<std::sync::Arc<Object>> {
+        if parts.is_empty() {
+            return None;
+        }
+        let name: Name = self.full_name(parts);
+        self.world.inner().find(&name).cloned()
+    }
+}
+
+/// The parts of the dotted name at `at`, and where it ends.
+fn name_at(tokens: &[Token], mut at: usize) -> (Vec<String>, usize) {
+    let mut parts = Vec::new();
+    while let Some(token) = tokens.get(at).filter(|token| token.is_name()) {
+        parts.push(token.text.clone());
+        at += 1;
+        if !tokens.get(at).is_some_and(|token| token.is_symbol(".")) {
+            break;
+        }
+        at += 1;
+    }
+    (parts, at)
+}
