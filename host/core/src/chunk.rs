@@ -5,10 +5,12 @@
 //!                                                 └────> spill file and back
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{ColumnType, Op, Timestamp};
 
 /// Strings or byte strings back to back: value `i` is `data[offsets[i]..offsets[i + 1]]`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packed {
     /// One more than there are values; the first is 0.
     pub offsets: Vec<u32>,
@@ -42,7 +44,7 @@ impl Packed {
 }
 
 /// The values of one column. A NULL keeps its place with an arbitrary value.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Values {
     /// One byte per row, 0 or 1.
@@ -169,7 +171,7 @@ impl Values {
 }
 
 /// One column of a chunk.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnData {
     /// Bitmap, least significant bit first, 1 = not null; `None` when no value is null.
     pub validity: Option<Vec<u8>>,
@@ -209,7 +211,7 @@ impl ColumnData {
         self.values.truncate(rows);
         if let Some(bits) = &mut self.validity {
             bits.truncate(rows.div_ceil(8));
-            if rows % 8 != 0 {
+            if !rows.is_multiple_of(8) {
                 bits[rows / 8] &= (1u8 << (rows % 8)) - 1;
             }
         }
@@ -238,7 +240,7 @@ impl ColumnData {
 /// Rows of one view, ordered by timestamp.
 ///
 /// Every list has one entry per row. `Debug` prints sizes only, never values.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     /// Index of the view.
     pub view: u32,
