@@ -32,7 +32,7 @@ pub(crate) struct Used {
 pub(crate) struct Plan {
     /// The schema after the write.
     pub(crate) schema: Schema,
-    /// Ids that `delete_by_filter` removes.
+    /// Ids that `delete_by_filter` removes, sorted.
     pub(crate) delete_matches: Vec<Id>,
     /// Ids that `patch_by_filter` changes, none of them in `delete_matches`.
     pub(crate) patch_matches: Vec<Id>,
@@ -129,6 +129,7 @@ impl Plan {
                 rows_remaining = Some(rows_remaining.unwrap_or(false) || more);
             }
             ids.truncate(limit);
+            ids.sort_unstable();
             Ok(ids)
         };
         let delete_matches = match &request.delete_by_filter {

@@ -100,46 +100,38 @@ impl Rank {
                         _ => None,
                     })
                     .collect();
-                rows.sort_by(|a, b| {
+                rows.sort_unstable_by(|a, b| {
                     a.distance
                         .partial_cmp(&b.distance)
                         .unwrap_or(Ordering::Equal)
+                        .then_with(|| a.id.cmp(b.id))
                 });
                 return rows.into_iter().skip(offset).take(limit).collect();
             }
         };
-        // Documents are kept in the order of ids, so that order needs no sort.
-        match keys.first() {
-            None => return matching.skip(offset).take(limit).map(ranked).collect(),
-            Some(Key {
-                attribute: None,
-                descending,
-            }) => {
-                return if *descending {
-                    matching
-                        .rev()
-                        .skip(offset)
-                        .take(limit)
-                        .map(ranked)
-                        .collect()
-                } else {
-                    matching.skip(offset).take(limit).map(ranked).collect()
-                };
-            }
-            Some(_) => {}
+        let by_id = match keys.first() {
+            None => Some(false),
+            Some(key) if key.attribute.is_none() => Some(key.descending),
+            Some(_) => None,
+        };
+        if let Some(descending) = by_id {
+            let page = namespace.page_by_id(filter, descending, offset, limit);
+            return page.into_iter().map(ranked).collect();
         }
         let mut rows: Vec<_> = matching.collect();
-        rows.sort_by(|a, b| {
-            keys.iter().fold(Ordering::Equal, |order, key| {
-                order.then_with(|| {
-                    let order = compare_by(key.attribute, *a, *b);
-                    if key.descending {
-                        order.reverse()
-                    } else {
-                        order
-                    }
+        rows.sort_unstable_by(|a, b| {
+            keys.iter()
+                .fold(Ordering::Equal, |order, key| {
+                    order.then_with(|| {
+                        let order = compare_by(key.attribute, *a, *b);
+                        if key.descending {
+                            order.reverse()
+                        } else {
+                            order
+                        }
+                    })
                 })
-            })
+                .then_with(|| a.0.cmp(b.0))
         });
         rows.into_iter()
             .skip(offset)

@@ -1,8 +1,8 @@
 //! Namespaces in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Refusal, Result};
 use crate::filter::{Filter, Subject};
@@ -13,9 +13,14 @@ use crate::value::{Id, Value};
 /// is null.
 pub(crate) type Document = Box<[Value]>;
 
+/// Documents by id. Hashed: writes in any order of ids are the case to be fast in.
+pub(crate) type Documents = HashMap<Id, Document, foldhash::fast::FixedState>;
+
 pub(crate) struct Namespace {
     pub(crate) schema: Schema,
-    pub(crate) documents: BTreeMap<Id, Document>,
+    pub(crate) documents: Documents,
+    /// All ids in order, made by the first query that needs it.
+    sorted_ids: Mutex<Option<Arc<[Id]>>>,
     pub(crate) created_at: jiff::Timestamp,
     pub(crate) updated_at: jiff::Timestamp,
     pub(crate) last_write_at: jiff::Timestamp,
@@ -26,43 +31,92 @@ impl Namespace {
         let now = jiff::Timestamp::now();
         Self {
             schema,
-            documents: BTreeMap::new(),
+            documents: Documents::default(),
+            sorted_ids: Mutex::default(),
             created_at: now,
             updated_at: now,
             last_write_at: now,
         }
     }
 
-    /// Documents that match, in the order of ids.
+    /// To be called after documents came or went.
+    pub(crate) fn forget_order(&mut self) {
+        self.sorted_ids = Mutex::default();
+    }
+
+    /// Documents that match, in no useful order.
     pub(crate) fn matching<'a, 'f>(
         &'a self,
         filter: Option<&'f Filter>,
-    ) -> impl DoubleEndedIterator<Item = (&'a Id, &'a [Value])> + use<'a, 'f> {
-        let bounds = filter.map_or((Bound::Unbounded, Bound::Unbounded), Filter::id_bounds);
-        let range = is_range(&bounds).then(|| self.documents.range(bounds));
-        range
+    ) -> impl Iterator<Item = (&'a Id, &'a [Value])> + use<'a, 'f> {
+        let only = match filter.map(Filter::id_bounds) {
+            Some((Bound::Included(low), Bound::Included(high))) if low == high => Some(low),
+            _ => None,
+        };
+        let all = only.is_none().then(|| self.documents.iter());
+        only.and_then(|id| self.documents.get_key_value(&id))
             .into_iter()
-            .flatten()
+            .chain(all.into_iter().flatten())
             .map(|(id, document)| (id, &**document))
-            .filter(move |(id, stored)| {
-                filter.is_none_or(|filter| {
-                    filter.matches(Subject {
-                        id,
-                        stored,
-                        new: &[],
-                    })
-                })
-            })
+            .filter(move |(id, stored)| matches(filter, id, stored))
+    }
+
+    /// Documents `offset..offset + limit` of those that match, in the order of ids.
+    pub(crate) fn page_by_id(
+        &self,
+        filter: Option<&Filter>,
+        descending: bool,
+        offset: usize,
+        limit: usize,
+    ) -> Vec<(&Id, &[Value])> {
+        let ids = self.sorted_ids();
+        let (lower, upper) = filter.map_or((Bound::Unbounded, Bound::Unbounded), Filter::id_bounds);
+        let start = match &lower {
+            Bound::Unbounded => 0,
+            Bound::Included(low) => ids.partition_point(|id| id < low),
+            Bound::Excluded(low) => ids.partition_point(|id| id <= low),
+        };
+        let end = match &upper {
+            Bound::Unbounded => ids.len(),
+            Bound::Included(high) => ids.partition_point(|id| id <= high),
+            Bound::Excluded(high) => ids.partition_point(|id| id < high),
+        };
+        let matching = ids
+            .get(start..end)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|id| self.documents.get_key_value(id))
+            .map(|(id, document)| (id, &**document))
+            .filter(|(id, stored)| matches(filter, id, stored));
+        if descending {
+            matching.rev().skip(offset).take(limit).collect()
+        } else {
+            matching.skip(offset).take(limit).collect()
+        }
+    }
+
+    fn sorted_ids(&self) -> Arc<[Id]> {
+        let mut sorted = self
+            .sorted_ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let ids = sorted.get_or_insert_with(|| {
+            let mut ids: Vec<Id> = self.documents.keys().cloned().collect();
+            ids.sort_unstable();
+            ids.into()
+        });
+        ids.clone()
     }
 }
 
-/// `BTreeMap::range` panics on bounds that are the wrong way round.
-fn is_range(bounds: &(Bound<Id>, Bound<Id>)) -> bool {
-    match bounds {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
-        (Bound::Included(a), Bound::Included(b)) => a <= b,
-        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a < b,
-    }
+fn matches(filter: Option<&Filter>, id: &Id, stored: &[Value]) -> bool {
+    filter.is_none_or(|filter| {
+        filter.matches(Subject {
+            id,
+            stored,
+            new: &[],
+        })
+    })
 }
 
 /// A name's place. It stays when the namespace is deleted, so that a write that waits for the

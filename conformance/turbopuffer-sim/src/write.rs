@@ -184,6 +184,7 @@ fn apply(place: &mut Option<Namespace>, plan: Plan, keep_ids: bool) -> WriteResp
     namespace.schema = schema;
     let width = namespace.schema.attributes.len();
     let documents = &mut namespace.documents;
+    let before = documents.len();
 
     let mut deleted = Applied::default();
     for id in delete_matches {
@@ -220,7 +221,7 @@ fn apply(place: &mut Option<Namespace>, plan: Plan, keep_ids: bool) -> WriteResp
             let place = documents.entry(id);
             let id = place.key();
             match (&place, &upsert_condition) {
-                (std::collections::btree_map::Entry::Occupied(stored), Some(condition))
+                (std::collections::hash_map::Entry::Occupied(stored), Some(condition))
                     if !condition.matches(Subject {
                         id,
                         stored: stored.get(),
@@ -289,6 +290,9 @@ fn apply(place: &mut Option<Namespace>, plan: Plan, keep_ids: bool) -> WriteResp
         deleted.add(&id, 0, keep_ids);
     }
 
+    if documents.len() != before || deleted.rows > 0 {
+        namespace.forget_order();
+    }
     let now = jiff::Timestamp::now();
     namespace.updated_at = now;
     namespace.last_write_at = now;
