@@ -36,6 +36,7 @@
 //! | an undeclared attribute whose first value is 9.99 | float |
 //! | an undeclared attribute that is null in all rows | ignored |
 //! | null inside an array | 400 |
+//! | `5.0` for an int or uint attribute | 400 |
 //! | a query without `limit` and `top_k` | 400, unless it aggregates |
 //! | cosine distance of a zero vector | 1 |
 //! | counts in metadata | exact, at once |
