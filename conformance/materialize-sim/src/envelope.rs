@@ -14,6 +14,8 @@ pub(crate) struct Shape {
     pub(crate) key: Option<Vec<usize>>,
     /// Positions of the object's columns in the order they are sent.
     pub(crate) order: Vec<usize>,
+    /// The types of the object's columns.
+    oids: Vec<u32>,
 }
 
 /// One row to send, before its timestamp is known.
@@ -39,11 +41,13 @@ impl Shape {
         key: Option<&[String]>,
         columns: &[Column],
     ) -> Result<Self, SqlError> {
+        let oids = columns.iter().map(|c| c.oid).collect();
         let Some(names) = key else {
             return Ok(Self {
                 progress,
                 key: None,
                 order: (0..columns.len()).collect(),
+                oids,
             });
         };
         let key = names
@@ -60,6 +64,7 @@ impl Shape {
             progress,
             key: Some(key),
             order,
+            oids,
         })
     }
 
@@ -84,7 +89,7 @@ impl Shape {
 
     /// The rows for the consolidated changes of one timestamp, in the order they are sent.
     pub(crate) fn rows<'a>(&self, changes: &'a mut [SharedChange]) -> Vec<OutputRow<'a>> {
-        sort_rows(changes);
+        sort_rows(changes, &self.oids);
         match &self.key {
             None => changes
                 .iter()

@@ -161,6 +161,17 @@ impl Session {
                 ),
             ));
         }
+        let (described, sent) = (shape.order.len(), object.columns.len());
+        if described != sent {
+            // A key that names a column twice; the real server finds out as late and as badly.
+            let meta = shape.meta_columns();
+            let text = format!(
+                "internal error: internal error: row descriptor has {} columns but row has {} columns",
+                described + meta,
+                sent + meta,
+            );
+            return Err(SqlError::new("XX000", text));
+        }
         object.subscribe(Request {
             shape: shape.clone(),
             as_of,

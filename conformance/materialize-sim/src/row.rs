@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::types::NUMERIC;
+
 /// One row: the text of each value in the object's column order, `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
@@ -27,8 +29,10 @@ pub(crate) fn consolidate<'a>(
 }
 
 /// Puts rows in the server's order: shorter encodings first, then by their values.
-pub(crate) fn sort_rows(changes: &mut [SharedChange]) {
-    changes.sort_by_cached_key(|(row, _)| RowKey::new(row));
+///
+/// `oids` are the types of the columns.
+pub(crate) fn sort_rows(changes: &mut [SharedChange], oids: &[u32]) {
+    changes.sort_by_cached_key(|(row, _)| RowKey::new(row, oids));
 }
 
 /// Sort key of some values: the server compares packed rows, length first.
@@ -58,9 +62,11 @@ impl ValueKey {
     }
 
     /// Roughly the bytes of the value in the server's packed form.
-    fn packed_length(&self) -> usize {
+    fn packed_length(&self, text: Option<&str>, oid: u32) -> usize {
         match self {
             Self::Null => 1,
+            // Three digits to a unit of two bytes, whatever the number.
+            _ if oid == NUMERIC => 4 + 2 * text.map_or(0, str::len).div_ceil(3),
             Self::Integer(n) => 1 + (71 - n.unsigned_abs().leading_zeros() as usize) / 8,
             Self::Text(text) => 2 + text.len(),
         }
@@ -68,10 +74,14 @@ impl ValueKey {
 }
 
 impl RowKey {
-    fn new(row: &Row) -> Self {
+    fn new(row: &Row, oids: &[u32]) -> Self {
         let values: Vec<_> = row.iter().map(|v| ValueKey::new(v.as_deref())).collect();
+        let lengths = values.iter().zip(row).zip(oids);
+        let packed_length = lengths
+            .map(|((key, text), oid)| key.packed_length(text.as_deref(), *oid))
+            .sum();
         Self {
-            packed_length: values.iter().map(ValueKey::packed_length).sum(),
+            packed_length,
             values,
         }
     }

@@ -1,0 +1,138 @@
+//! What the catalog says, as far as a consumer looks.
+
+mod support;
+
+use support::{Raw, code, prepared, recorded, rows, server};
+
+const OBJECTS: &[&str] = &[
+    "CREATE TABLE ct (id int NOT NULL, name varchar(10), amount numeric(12,2), at timestamptz, tags text list, m map[text=>int], a int[], r int4range, j jsonb, u uint8, b bytea) WITH (RETAIN HISTORY FOR '1h')",
+    "CREATE VIEW cv AS SELECT id FROM ct",
+    "CREATE MATERIALIZED VIEW cmv AS SELECT id FROM ct",
+    "CREATE DEFAULT INDEX ON cv",
+];
+
+#[tokio::test]
+async fn catalog_queries_answer_as_recorded() {
+    let server = server().await;
+    prepared(&server, OBJECTS).await;
+    let mut raw = Raw::connect(&server).await;
+    let recorded = recorded("catalog");
+    let mut compared = 0;
+    for (at, line) in recorded.iter().enumerate() {
+        let Some(sql) = line["query"]
+            .as_str()
+            .filter(|sql| sql.starts_with("SELECT"))
+        else {
+            continue;
+        };
+        let expected: Vec<_> = recorded[at + 1..]
+            .iter()
+            .take_while(|m| m["dir"] == "<")
+            .filter(|m| m.get("ParameterStatus").is_none())
+            .collect();
+        let answer = raw.query(sql).await;
+        let description = |m: &serde_json::Value| m.get("RowDescription").cloned();
+        assert_eq!(description(&answer[0]), description(expected[0]), "{sql}");
+        let complete = |m: &serde_json::Value| m.get("CommandComplete").cloned();
+        assert_eq!(
+            answer.iter().find_map(complete),
+            expected.iter().find_map(|m| complete(m)),
+            "{sql}"
+        );
+        if sql.contains("type_oid") || sql.contains("mz_clusters") {
+            let data = |m: &serde_json::Value| m.get("DataRow").cloned();
+            let got: Vec<_> = answer.iter().filter_map(data).collect();
+            assert_eq!(
+                got,
+                expected.iter().filter_map(|m| data(m)).collect::<Vec<_>>(),
+                "{sql}"
+            );
+        }
+        compared += 1;
+    }
+    assert!(compared >= 8, "only {compared} queries were compared");
+}
+
+#[tokio::test]
+async fn a_consumer_finds_everything_about_an_object_in_one_join() {
+    let server = server().await;
+    let client = prepared(&server, OBJECTS).await;
+    let sql = "SELECT o.id, n.object_type, n.database_name, n.schema_name, h.value::text,
+                      f.read_frontier <= f.write_frontier AS readable, s.shard_id IS NOT NULL AS stored
+               FROM mz_catalog.mz_objects o
+               JOIN mz_internal.mz_object_fully_qualified_names n ON n.id = o.id
+               JOIN mz_internal.mz_object_global_ids g ON g.id = o.id
+               LEFT JOIN mz_internal.mz_frontiers f ON f.object_id = g.global_id
+               LEFT JOIN mz_internal.mz_storage_shards s ON s.object_id = g.global_id
+               LEFT JOIN mz_internal.mz_history_retention_strategies h ON h.id = o.id
+               WHERE o.name = 'ct' AND n.schema_name = 'public'";
+    let found = rows(&client, sql).await.unwrap();
+    let found: Vec<_> = found[0]
+        .iter()
+        .map(|v| v.as_deref().unwrap_or("NULL"))
+        .collect();
+    assert_eq!(
+        found,
+        ["u1", "table", "materialize", "public", "3600000", "1", "1"]
+    );
+    let count = rows(
+        &client,
+        "SELECT count(*) FROM mz_indexes WHERE on_id = 'u2'",
+    )
+    .await
+    .unwrap();
+    assert_eq!(count, [[Some("1".to_owned())]]);
+}
+
+#[tokio::test]
+async fn what_the_catalog_does_not_have_is_an_unknown_item() {
+    let server = server().await;
+    let client = prepared(&server, &[]).await;
+    for (sql, expected) in [
+        (
+            "SELECT * FROM mz_timeline_since LIMIT 1",
+            "XX000 unknown catalog item 'mz_timeline_since'",
+        ),
+        (
+            "SELECT nope FROM mz_objects",
+            "42703 column \"nope\" does not exist",
+        ),
+        ("SELECT nope()", "42883 function \"nope\" does not exist"),
+    ] {
+        assert_eq!(code(&rows(&client, sql).await.unwrap_err()), expected);
+    }
+}
+
+#[tokio::test]
+async fn contents_of_objects_can_be_selected_as_they_are_sent() {
+    let server = server().await;
+    let client = prepared(
+        &server,
+        &[
+            "CREATE TABLE s (id int, amount numeric, ok bool) WITH (RETAIN HISTORY FOR '1h')",
+            "INSERT INTO s VALUES (2, 12345678901234567890.5, false), (1, 1.50, true)",
+        ],
+    )
+    .await;
+    let now = rows(&client, "SELECT mz_now() FROM s LIMIT 1")
+        .await
+        .unwrap();
+    let now = now[0][0].clone().unwrap();
+    client.batch_execute("DELETE FROM s").await.unwrap();
+    let sql = format!("SELECT * FROM public.s AS OF {now}");
+    let mut found = rows(&client, &sql).await.unwrap();
+    found.sort();
+    let text = |values: [&str; 3]| values.map(|v| Some(v.to_owned())).to_vec();
+    assert_eq!(
+        found,
+        [
+            text(["1", "1.5", "t"]),
+            text(["2", "12345678901234567890.5", "f"])
+        ]
+    );
+    let error = rows(&client, "SELECT * FROM s AS OF 5").await.unwrap_err();
+    assert_eq!(
+        code(&error),
+        "22000 could not find a valid timestamp for the query"
+    );
+}
