@@ -175,7 +175,8 @@ impl Session {
         object.subscribe(Request {
             shape: shape.clone(),
             as_of,
-            snapshot: subscribe.snapshot,
+            // The snapshot is at AS OF, which UP TO may leave out.
+            snapshot: subscribe.snapshot && subscribe.up_to.is_none_or(|up_to| as_of < up_to),
             up_to: subscribe.up_to,
         })
     }

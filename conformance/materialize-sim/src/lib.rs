@@ -13,7 +13,7 @@
 //!                      ledger (tables) · recording (replay, growth) · bench (generated)
 //! ```
 //!
-//! A [`Feed`](feed::Feed) is the pull side of one subscription: it fills a buffer with encoded
+//! A `Feed` is the pull side of one subscription: it fills a buffer with encoded
 //! rows until that is full, the frontier is reached, or the stream has ended. A slow client
 //! therefore holds nothing up and costs nothing.
 

@@ -201,10 +201,9 @@ impl Recording {
         match self.speed {
             Speed::Max => None,
             Speed::Times(times) => {
-                let wait = time.saturating_sub(self.start) as f64 / times / 1000.0;
-                self.started
-                    .get()
-                    .map(|at| *at + std::time::Duration::from_secs_f64(wait))
+                let seconds = time.saturating_sub(self.start) as f64 / times / 1000.0;
+                let wait = std::time::Duration::try_from_secs_f64(seconds).ok()?;
+                self.started.get()?.checked_add(wait)
             }
         }
     }

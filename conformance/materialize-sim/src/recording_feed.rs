@@ -280,7 +280,10 @@ impl Feed for RecordingFeed {
                     Phase::Snapshot { cycle: 0, row: 0 }
                 }
                 Phase::Snapshot { .. } if revealed <= self.request.as_of => {
-                    return Step::Idle(self.recording.reveals_at(self.request.as_of + 1));
+                    return Step::Idle(
+                        self.recording
+                            .reveals_at(self.request.as_of.saturating_add(1)),
+                    );
                 }
                 Phase::Snapshot { .. } if !self.request.snapshot => self.after_as_of(),
                 Phase::Snapshot { cycle, row } => self.snapshot(out, cycle, row),

@@ -23,6 +23,9 @@ use crate::world::World;
 /// The version that recordings in this repository come from.
 const VERSION: &str = "v26.23.0-dev.0 (b861406cf)";
 
+/// A client must have said who it is after this long.
+const STARTUP_LIMIT: Duration = Duration::from_secs(30);
+
 /// How to start a server.
 #[derive(Clone)]
 pub struct Options {
@@ -188,13 +191,16 @@ async fn connection(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay was refused");
     }
-    match startup::accept(socket, tls.as_ref(), options.password.as_deref(), &world).await {
-        Ok(Some((wire, client))) => {
+    let password = options.password.as_deref();
+    let started = startup::accept(socket, tls.as_ref(), password, &world);
+    match tokio::time::timeout(STARTUP_LIMIT, started).await {
+        Ok(Ok(Some((wire, client)))) => {
             Session::new(world, wire, &client, &options.version, pid)
                 .run()
                 .await;
         }
-        Ok(None) | Err(Stop::Gone) => {}
-        Err(Stop::Sql(error)) => tracing::debug!(message = error.message, "a bad startup"),
+        Ok(Ok(None) | Err(Stop::Gone)) => {}
+        Ok(Err(Stop::Sql(error))) => tracing::debug!(message = error.message, "a bad startup"),
+        Err(_) => tracing::debug!("a client did not finish its startup in time"),
     }
 }

@@ -1,5 +1,7 @@
 //! Recorded, grown and generated streams.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::collections::BTreeMap;

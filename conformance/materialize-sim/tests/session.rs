@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use materialize_sim::Options;
+use materialize_sim::{Options, Tls};
 use pgwire::messages::PgWireFrontendMessage;
 use pgwire::messages::extendedquery::{Parse, Sync};
 use support::{
@@ -29,6 +29,60 @@ async fn a_wrong_password_is_refused_and_the_right_one_is_not() {
     };
     assert_eq!(code(&error), "28P01 invalid password");
     assert!(tokio_postgres::connect(&url("secret"), NoTls).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_encryption_gets_it_and_can_check_who_answers() {
+    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let tls = Tls {
+        certificate_pem: identity.cert.pem().into_bytes(),
+        key_pem: identity.signing_key.serialize_pem().into_bytes(),
+    };
+    let server = server_with(Options {
+        tls: Some(tls),
+        ..Options::default()
+    })
+    .await;
+    let url = format!(
+        "{}?sslmode=require",
+        server.url().replace("127.0.0.1", "localhost")
+    );
+    let connector = |roots: rustls::RootCertStore| {
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tokio_postgres_rustls::MakeRustlsConnect::new(config)
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    let stranger = tokio_postgres::connect(&url, connector(roots.clone())).await;
+    assert!(stranger.is_err(), "an unknown certificate was trusted");
+    roots.add(identity.cert.der().clone()).unwrap();
+    let (client, connection) = tokio_postgres::connect(&url, connector(roots))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    assert_eq!(
+        rows(&client, "SELECT 1").await.unwrap(),
+        [[Some("1".to_owned())]]
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_an_identity_refuses_encryption_and_takes_clear_text() {
+    let server = server().await;
+    let url = format!("{}?sslmode=prefer", server.url());
+    assert!(tokio_postgres::connect(&url, NoTls).await.is_ok());
+    let mut socket = tokio::net::TcpStream::connect(server.address())
+        .await
+        .unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut socket, &[0, 0, 0, 8, 4, 210, 22, 47])
+        .await
+        .unwrap();
+    let answer = tokio::io::AsyncReadExt::read_u8(&mut socket).await.unwrap();
+    assert_eq!(answer, b'N');
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use materialize_sim::Column;
+use materialize_sim::{BenchOptions, Column};
 use support::{
     code, connect, data, fetch_past, is_progress, prepared, row, rows, rows_then_error, server,
     subscribed, time,
@@ -273,6 +273,33 @@ async fn as_of_in_the_future_is_told_at_once_and_its_snapshot_comes_in_its_time(
     let rest = rows(&client, "FETCH ALL c").await.unwrap();
     assert_eq!(data(&rest), [["1", "1", "a"]]);
     assert_eq!(time(&rest[0]), now + 1000);
+}
+
+#[tokio::test]
+async fn the_last_timestamp_there_is_harms_nothing() {
+    let server = server().await;
+    let control = server.control();
+    prepared(&server, &[T]).await;
+    control
+        .create_bench(
+            "bench",
+            BenchOptions {
+                rows: 3,
+                changes_per_second: 1,
+            },
+        )
+        .unwrap();
+    for object in ["t", "bench"] {
+        let declare = format!(
+            "DECLARE c CURSOR FOR SUBSCRIBE {object} WITH (PROGRESS) AS OF {}",
+            u64::MAX
+        );
+        let client = prepared(&server, &["BEGIN", &declare]).await;
+        let first = rows(&client, "FETCH ALL c WITH (timeout = '50ms')")
+            .await
+            .unwrap();
+        assert_eq!((first.len(), time(&first[0])), (1, u64::MAX));
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Clients for the tests: tokio-postgres, and a raw one that sees every message.
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::path::PathBuf;
 use std::time::Duration;
