@@ -139,7 +139,7 @@ impl Session {
 
     /// Decides AS OF, checks it, and starts the dataflow.
     fn start(&self, cursor: &Cursor) -> Result<Box<dyn Feed>, SqlError> {
-        if self.has_selected {
+        if self.read_at.is_some() {
             let text =
                 "SELECT queries cannot be combined with other query types, including SUBSCRIBE.";
             return Err(SqlError::new("25006", "transaction in read-only mode").detail(text));

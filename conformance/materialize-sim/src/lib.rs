@@ -26,6 +26,7 @@ mod envelope;
 mod error;
 mod feed;
 mod fetch;
+mod hold;
 mod ledger;
 mod lexer;
 mod parser;

@@ -1,6 +1,11 @@
 //! SELECT: which objects it reads and when, then SQLite does the rest.
 
+use std::sync::Arc;
+
+use pgwire::messages::response::TransactionStatus;
+
 use crate::error::SqlError;
+use crate::hold::Hold;
 use crate::lexer::{Kind, Token};
 use crate::relations::{Answer, Input, View, input_table, render, select};
 use crate::session::Session;
@@ -37,14 +42,14 @@ impl Session {
         as_of: Option<u64>,
     ) -> Result<(), Stop> {
         let (sql, objects) = self.replace_objects(&tokens);
-        self.has_selected |= !objects.is_empty() && !self.is_idle();
+        let as_of = as_of.or_else(|| self.transaction_timestamp(&objects));
         for object in &objects {
             self.readable(object, as_of, &sql).await?;
         }
         let read_at = |object: &Object| {
             as_of.unwrap_or_else(|| object.frontiers().upper.map_or(u64::MAX, |upper| upper - 1))
         };
-        let now = objects.iter().map(|o| read_at(o)).min();
+        let now = objects.iter().map(|o| read_at(o)).min().or(as_of);
         let now = now.unwrap_or_else(|| self.world.inner().now());
         let inputs: Vec<Input> = objects
             .into_iter()
@@ -60,8 +65,20 @@ impl Session {
         Ok(())
     }
 
-    fn is_idle(&self) -> bool {
-        self.transaction == pgwire::messages::response::TransactionStatus::Idle
+    /// In a transaction everything is read at one timestamp, and stays readable at it.
+    fn transaction_timestamp(&mut self, objects: &[Arc<Object>]) -> Option<u64> {
+        if self.transaction == TransactionStatus::Idle {
+            return None;
+        }
+        let uppers = objects.iter().filter_map(|object| object.frontiers().upper);
+        if let (None, Some(upper)) = (self.read_at, uppers.min()) {
+            self.read_at = Some(upper - 1);
+        }
+        if let Some(time) = self.read_at {
+            self.holds
+                .extend(objects.iter().map(|object| Hold::new(object.clone(), time)));
+        }
+        self.read_at
     }
 
     fn answer_to(&self, sql: &str, inputs: &[Input], now: u64) -> Result<Answer, SqlError> {
@@ -78,7 +95,7 @@ impl Session {
     /// Waits until `as_of` is closed. What is too old fails after the columns were sent.
     async fn readable(
         &mut self,
-        object: &std::sync::Arc<Object>,
+        object: &Arc<Object>,
         as_of: Option<u64>,
         sql: &str,
     ) -> Result<(), Stop> {
@@ -109,9 +126,9 @@ impl Session {
     }
 
     /// The SQL with every user object replaced by its table of contents, and those objects.
-    fn replace_objects(&self, tokens: &[Token]) -> (String, Vec<std::sync::Arc<Object>>) {
+    fn replace_objects(&self, tokens: &[Token]) -> (String, Vec<Arc<Object>>) {
         let mut sql = String::new();
-        let mut objects: Vec<std::sync::Arc<Object>> = Vec::new();
+        let mut objects: Vec<Arc<Object>> = Vec::new();
         let mut done = 0;
         let mut at = 0;
         while at < tokens.len() {
@@ -145,7 +162,7 @@ impl Session {
         (sql, objects)
     }
 
-    fn user_object(&self, parts: &[String]) -> Option<std::sync::Arc<Object>> {
+    fn user_object(&self, parts: &[String]) -> Option<Arc<Object>> {
         if parts.is_empty() {
             return None;
         }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::error::SqlError;
 use crate::fetch::Cursor;
+use crate::hold::Hold;
 use crate::parser::parse;
 use crate::startup::Client;
 use crate::statement::Statement;
@@ -26,8 +27,10 @@ pub(crate) struct Session {
     pub(crate) user: String,
     pub(crate) transaction: TransactionStatus,
     pub(crate) cursors: HashMap<String, Cursor>,
-    /// A transaction that has read objects cannot SUBSCRIBE.
-    pub(crate) has_selected: bool,
+    /// The timestamp of a transaction that has read objects. It cannot SUBSCRIBE any more.
+    pub(crate) read_at: Option<u64>,
+    /// What such a transaction has read.
+    pub(crate) holds: Vec<Hold>,
     pub(crate) cancel: Arc<Notify>,
     pid: i32,
 }
@@ -49,7 +52,8 @@ impl Session {
             user,
             transaction: TransactionStatus::Idle,
             cursors: HashMap::new(),
-            has_selected: false,
+            read_at: None,
+            holds: Vec::new(),
             cancel: Arc::new(Notify::new()),
             pid,
         }
@@ -260,7 +264,8 @@ impl Session {
         }
         self.transaction = TransactionStatus::Idle;
         self.cursors.clear();
-        self.has_selected = false;
+        self.read_at = None;
+        self.holds.clear();
         self.wire.complete(if failed { "ROLLBACK" } else { tag });
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use crate::bench::{Bench, BenchFeed};
 use crate::error::{SimError, SqlError};
 use crate::feed::{Feed, LedgerFeed, Request, project};
+use crate::hold::Holds;
 use crate::ledger::Ledger;
 use crate::recording::Recording;
 use crate::recording_feed::RecordingFeed;
@@ -106,6 +107,7 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) columns: Vec<Column>,
     pub(crate) content: Content,
+    pub(crate) holds: Holds,
     retention_ms: AtomicU64,
     created_at: u64,
     dropped: OnceLock<()>,
@@ -150,6 +152,7 @@ impl Object {
                 let since = upper
                     .saturating_sub(self.retention_ms())
                     .max(self.created_at);
+                let since = since.min(self.holds.earliest().unwrap_or(u64::MAX));
                 Frontiers {
                     since: since.min(upper - 1),
                     upper: Some(upper),
@@ -349,6 +352,7 @@ impl World {
             kind,
             columns,
             content,
+            holds: Holds::default(),
             retention_ms: AtomicU64::new(retention_ms.unwrap_or(DEFAULT_RETENTION_MS)),
             created_at: now,
             dropped: OnceLock::new(),

@@ -104,6 +104,41 @@ async fn what_the_catalog_does_not_have_is_an_unknown_item() {
 }
 
 #[tokio::test]
+async fn what_a_transaction_has_read_stays_readable_at_its_timestamp_until_it_ends() {
+    let server = server().await;
+    let tables = ["CREATE TABLE a1 (id int)", "CREATE TABLE a2 (id int)"];
+    let holder = prepared(&server, &tables).await;
+    holder
+        .batch_execute("BEGIN READ ONLY ISOLATION LEVEL SERIALIZABLE")
+        .await
+        .unwrap();
+    for table in ["a1", "a2"] {
+        rows(&holder, &format!("SELECT mz_now() FROM {table} LIMIT 1"))
+            .await
+            .unwrap();
+    }
+    let at = rows(&holder, "SELECT mz_now()").await.unwrap()[0][0]
+        .clone()
+        .unwrap();
+    let much_later = at.parse::<u64>().unwrap() + 60_000;
+    server.control().set_clock(Some(much_later));
+    let declare =
+        |table| format!("BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {table} WITH (PROGRESS) AS OF {at}");
+    for table in ["a1", "a2"] {
+        let client = prepared(&server, &[&declare(table)]).await;
+        let seen = rows(&client, "FETCH ALL c").await.unwrap();
+        assert_eq!(seen[0][0].as_ref(), Some(&at), "{table}");
+    }
+    holder.batch_execute("COMMIT").await.unwrap();
+    let client = prepared(&server, &[&declare("a1")]).await;
+    let error = rows(&client, "FETCH ALL c").await.unwrap_err();
+    assert_eq!(
+        code(&error),
+        "22000 could not find a valid timestamp for the query"
+    );
+}
+
+#[tokio::test]
 async fn contents_of_objects_can_be_selected_as_they_are_sent() {
     let server = server().await;
     let client = prepared(
