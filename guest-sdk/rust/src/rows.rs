@@ -1,5 +1,7 @@
 //! Rows in packed columns: read in place, without an allocation for each value.
 
+use crate::model::ColumnType;
+
 /// Strings or byte strings back to back: value `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
@@ -54,6 +56,28 @@ pub enum Value<'a> {
     Text(&'a str),
     /// See [`Values::Bytes`].
     Bytes(&'a [u8]),
+}
+
+impl Value<'_> {
+    /// Appends the value in Materialize's own text form. NULL appends nothing.
+    pub fn write_text(self, ty: &ColumnType, out: &mut Vec<u8>) {
+        match self {
+            Value::Null => {}
+            Value::Boolean(b) => out.push(if b { b't' } else { b'f' }),
+            Value::Int(n) => match ty {
+                ColumnType::Date => mz_sink_text::write_date(n, out),
+                ColumnType::Time => mz_sink_text::write_time(n, out),
+                ColumnType::Timestamp => mz_sink_text::write_timestamp(n, false, out),
+                ColumnType::TimestampTz => mz_sink_text::write_timestamp(n, true, out),
+                _ => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
+            },
+            Value::Uint(n) => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
+            Value::Float(x) if *ty == ColumnType::Float32 => mz_sink_text::write_float32(x, out),
+            Value::Float(x) => mz_sink_text::write_float64(x, out),
+            Value::Text(t) => out.extend_from_slice(t.as_bytes()),
+            Value::Bytes(b) => mz_sink_text::write_bytes(b, out),
+        }
+    }
 }
 
 /// One column of a chunk.

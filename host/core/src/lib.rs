@@ -10,7 +10,6 @@ pub mod catalog;
 pub mod checkpoint;
 pub mod chunk;
 pub mod classify;
-pub mod datetime;
 pub mod decode;
 pub mod json;
 pub mod netting;

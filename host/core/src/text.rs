@@ -1,7 +1,6 @@
 //! One value between Materialize's text form and its place in a column.
 
 use crate::chunk::{Value, Values};
-use crate::datetime;
 use crate::types::ColumnType;
 
 /// Appends the value that `text` stands for; `None` when it is not of type `ty`.
@@ -14,10 +13,10 @@ pub(crate) fn push(values: &mut Values, ty: &ColumnType, text: &[u8]) -> Option<
             _ => return None,
         }),
         Values::Ints(v) => v.push(match ty {
-            ColumnType::Date => datetime::parse_date(text)?,
-            ColumnType::Time => datetime::parse_time(text)?,
-            ColumnType::Timestamp => datetime::parse_timestamp(text, false)?,
-            ColumnType::TimestampTz => datetime::parse_timestamp(text, true)?,
+            ColumnType::Date => mz_sink_text::parse_date(text)?,
+            ColumnType::Time => mz_sink_text::parse_time(text)?,
+            ColumnType::Timestamp => mz_sink_text::parse_timestamp(text, false)?,
+            ColumnType::TimestampTz => mz_sink_text::parse_timestamp(text, true)?,
             _ => std::str::from_utf8(text).ok()?.parse().ok()?,
         }),
         Values::Uints(v) => v.push(std::str::from_utf8(text).ok()?.parse().ok()?),
@@ -35,26 +34,11 @@ pub(crate) fn push(values: &mut Values, ty: &ColumnType, text: &[u8]) -> Option<
             p.push(text);
         }
         Values::Bytes(p) => {
-            let digits = text.strip_prefix(b"\\x")?;
-            if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
-                return None;
-            }
-            p.data.extend(
-                digits
-                    .chunks_exact(2)
-                    .map(|d| nibble(d[0]) << 4 | nibble(d[1])),
-            );
+            mz_sink_text::parse_bytes(text, &mut p.data)?;
             p.offsets.push(p.data.len() as u32);
         }
     }
     Some(())
-}
-
-fn nibble(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        _ => (digit | 0x20) - b'a' + 10,
-    }
 }
 
 /// Writes a value in Materialize's own text form. NULL writes nothing.
@@ -63,40 +47,16 @@ pub fn write(value: Value<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         Value::Null => {}
         Value::Boolean(b) => out.push(if b { b't' } else { b'f' }),
         Value::Int(n) => match ty {
-            ColumnType::Date => datetime::write_date(n, out),
-            ColumnType::Time => datetime::write_time(n, out),
-            ColumnType::Timestamp => datetime::write_timestamp(n, false, out),
-            ColumnType::TimestampTz => datetime::write_timestamp(n, true, out),
+            ColumnType::Date => mz_sink_text::write_date(n, out),
+            ColumnType::Time => mz_sink_text::write_time(n, out),
+            ColumnType::Timestamp => mz_sink_text::write_timestamp(n, false, out),
+            ColumnType::TimestampTz => mz_sink_text::write_timestamp(n, true, out),
             _ => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
         },
         Value::Uint(n) => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
-        Value::Float(x) => write_float(x, ty, out),
+        Value::Float(x) if *ty == ColumnType::Float32 => mz_sink_text::write_float32(x, out),
+        Value::Float(x) => mz_sink_text::write_float64(x, out),
         Value::Text(t) => out.extend_from_slice(t),
-        Value::Bytes(b) => {
-            const DIGITS: &[u8; 16] = b"0123456789abcdef";
-            out.extend_from_slice(b"\\x");
-            for byte in b {
-                out.push(DIGITS[usize::from(byte >> 4)]);
-                out.push(DIGITS[usize::from(byte & 15)]);
-            }
-        }
-    }
-}
-
-/// Writes the shortest text that reads back as the same value.
-fn write_float(x: f64, ty: &ColumnType, out: &mut Vec<u8>) {
-    if x.is_nan() {
-        out.extend_from_slice(b"NaN");
-    } else if x.is_infinite() {
-        out.extend_from_slice(if x > 0.0 { b"Infinity" } else { b"-Infinity" });
-    } else if x == x.trunc() && x.abs() < 1e15 {
-        if x == 0.0 && x.is_sign_negative() {
-            out.push(b'-');
-        }
-        out.extend_from_slice(itoa::Buffer::new().format(x as i64).as_bytes());
-    } else if *ty == ColumnType::Float32 {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(x as f32).as_bytes());
-    } else {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(x).as_bytes());
+        Value::Bytes(b) => mz_sink_text::write_bytes(b, out),
     }
 }
