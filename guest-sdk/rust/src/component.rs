@@ -1,94 +1,105 @@
-//! The wasm side: bindings from the WIT contract, and the way between them and this crate's
-//! types. Vectors move; nothing is copied.
+//! The sink as a component: the generated bindings, and everything that converts between them
+//! and this crate's types. Lists move across without a copy of their own.
 
-/// Made by wit-bindgen from `wit/v0.1`.
-#[allow(missing_docs, unsafe_code, clippy::all, reason = "generated")]
+use crate::batch::{Batch, Info, PullError};
+use crate::capability::{Clock, Level, Log, Random};
+use crate::chunk::{Chunk, ChunkParts, ColumnData, PackedBytes, PackedTexts, Values};
+use crate::error::{Error, Failure};
+use crate::http::{Exchange, Http, HttpError, Request, Response};
+use crate::sink::{Context, Envelope, Guarantee, Sink};
+use crate::view::{Column, ColumnType, View};
+
+#[allow(missing_docs, unsafe_code, clippy::all)]
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit/v0.1",
-        world: "plugin",
+        world: "http-plugin",
         pub_export_macro: true,
+        export_macro_name: "export_component",
         default_bindings_module: "mz_sink_guest::component::bindings",
     });
 }
 
-use bindings::exports::materialize::sink::sink as exported;
+pub use bindings::exports::materialize::sink::sink::Guest;
 use bindings::materialize::sink::{changes, clock, http, log, random, types};
 
-use crate::{
-    Batch, BatchInfo, Chunk, Clock, Column, ColumnData, ColumnType, Context, Envelope, Error,
-    Failure, Guarantee, Http, HttpError, Level, Log, Packed, PullError, Random, Request, Response,
-    Sink, Values, View,
-};
+/// The types of the exported functions.
+pub mod wire {
+    pub use super::bindings::exports::materialize::sink::sink::{
+        Batch, Context, Description, Guarantee,
+    };
+    pub use super::bindings::materialize::sink::types::{Envelope, Error};
+}
 
-/// The host's capabilities.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Host;
+/// The capabilities a component imports. Only those that a sink calls stay in the component.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Imports;
 
-impl Http for Host {
-    type Exchange = http::Exchange;
-
-    fn start(&self, request: Request) -> Result<http::Exchange, HttpError> {
-        http::start(&http::Request {
-            method: request.method,
-            url: request.url,
-            headers: request.headers,
-            body: request.body,
-            timeout_ms: request.timeout_ms,
-        })
-        .map_err(http_error)
-    }
-
-    fn wait(&self, exchange: http::Exchange) -> Result<Response, HttpError> {
-        let response = exchange.wait().map_err(http_error)?;
-        Ok(Response {
-            status: response.status,
-            headers: response.headers,
-            body: response.body,
-        })
+pub fn describe<S: Sink>() -> wire::Description {
+    let description = S::describe();
+    let schema = schemars::schema_for!(S::Config);
+    wire::Description {
+        name: description.name,
+        version: description.version,
+        guarantee: match description.guarantee {
+            Guarantee::Transactional => wire::Guarantee::Transactional,
+            Guarantee::Convergent => wire::Guarantee::Convergent,
+            Guarantee::AtLeastOnce => wire::Guarantee::AtLeastOnce,
+        },
+        envelope: match description.envelope {
+            Envelope::Upsert => wire::Envelope::Upsert,
+            Envelope::Diff => wire::Envelope::Diff,
+        },
+        netted: description.netted,
+        config_schema: schema.as_value().to_string(),
     }
 }
 
-fn http_error(error: http::HttpError) -> HttpError {
-    match error {
-        http::HttpError::Denied(m) => HttpError::Denied(m),
-        http::HttpError::NotSent(m) => HttpError::NotSent(m),
-        http::HttpError::MaybeSent(m) => HttpError::MaybeSent(m),
-        http::HttpError::Limit(m) => HttpError::Limit(m),
-        http::HttpError::Invalid(m) => HttpError::Invalid(m),
+pub fn open<S: Sink<Host = Imports>>(
+    opened: &mut Option<S>,
+    context: wire::Context,
+) -> Result<Option<String>, wire::Error> {
+    let config = serde_json::from_str(&context.config)
+        .map_err(|error| Error::permanent("invalid-config", error.to_string()))?;
+    let context = Context {
+        sink_id: context.sink_id,
+        config,
+        views: context.views.into_iter().map(View::from).collect(),
+    };
+    let (sink, checkpoint) = S::open(Imports, context)?;
+    *opened = Some(sink);
+    Ok(checkpoint)
+}
+
+pub fn checkpoint<S: Sink>(opened: &mut Option<S>) -> Result<Option<String>, wire::Error> {
+    Ok(ready(opened)?.checkpoint()?)
+}
+
+pub fn write<S: Sink>(
+    opened: &mut Option<S>,
+    mut batch: wire::Batch,
+    expected: Option<String>,
+    next: String,
+) -> Result<(), wire::Error> {
+    Ok(ready(opened)?.write(&mut batch, expected.as_deref(), &next)?)
+}
+
+pub fn close<S: Sink>(opened: &mut Option<S>) {
+    if let Some(mut sink) = opened.take() {
+        sink.close();
     }
 }
 
-impl Clock for Host {
-    fn now_ms(&self) -> u64 {
-        clock::now()
-    }
+fn ready<S>(opened: &mut Option<S>) -> Result<&mut S, Error> {
+    opened
+        .as_mut()
+        .ok_or_else(|| Error::permanent("not-open", "the sink was called before it was opened"))
 }
 
-impl Log for Host {
-    fn log(&self, level: Level, message: &str) {
-        let level = match level {
-            Level::Debug => log::Level::Debug,
-            Level::Info => log::Level::Info,
-            Level::Warn => log::Level::Warn,
-            Level::Error => log::Level::Error,
-        };
-        log::emit(level, message, &[]);
-    }
-}
-
-impl Random for Host {
-    fn bytes(&self, len: u32) -> Vec<u8> {
-        random::bytes(len)
-    }
-}
-
-struct HostBatch(changes::Batch);
-
-impl Batch for HostBatch {
-    fn info(&self) -> BatchInfo {
-        let info = self.0.info();
-        BatchInfo {
+impl Batch for wire::Batch {
+    fn info(&self) -> Info {
+        let info = changes::Batch::info(self);
+        Info {
             lower: info.lower,
             upper: info.upper,
             committed: info.committed,
@@ -101,34 +112,181 @@ impl Batch for HostBatch {
     }
 
     fn next(&mut self, max_bytes: u32) -> Result<Option<Chunk>, PullError> {
-        self.0
-            .next(max_bytes)
-            .map(|chunk| chunk.map(self::chunk))
-            .map_err(pull_error)
+        changes::Batch::next(self, max_bytes)?
+            .map(chunk)
+            .transpose()
+    }
+
+    fn next_json(&mut self, max_bytes: u32) -> Result<Option<String>, PullError> {
+        Ok(changes::Batch::next_json(self, max_bytes)?)
     }
 
     fn rewind(&mut self) {
-        self.0.rewind();
+        changes::Batch::rewind(self);
     }
 
     fn reject(&mut self, row: u64, category: &str, message: &str) -> Result<(), PullError> {
-        self.0.reject(row, category, message).map_err(pull_error)
+        Ok(changes::Batch::reject(self, row, category, message)?)
     }
 }
 
-fn pull_error(error: changes::PullError) -> PullError {
-    match error {
-        changes::PullError::SourceLost(m) => PullError::SourceLost(m),
-        changes::PullError::Limit(m) => PullError::Limit(m),
+impl Http for Imports {
+    type Exchange = http::Exchange;
+
+    fn start(&self, request: Request) -> Result<http::Exchange, HttpError> {
+        Ok(http::start(&request.into())?)
+    }
+
+    fn send(&self, request: Request) -> Result<Response, HttpError> {
+        Ok(http::send(&request.into())?.into())
     }
 }
 
-fn chunk(chunk: types::Chunk) -> Chunk {
-    let packed = |p: types::Packed| Packed {
-        offsets: p.offsets,
-        data: p.data,
-    };
-    Chunk {
+impl Exchange for http::Exchange {
+    fn wait(self) -> Result<Response, HttpError> {
+        Ok(http::Exchange::wait(&self)?.into())
+    }
+}
+
+impl Log for Imports {
+    fn log(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
+        let level = match level {
+            Level::Trace => log::Level::Trace,
+            Level::Debug => log::Level::Debug,
+            Level::Info => log::Level::Info,
+            Level::Warn => log::Level::Warn,
+            Level::Error => log::Level::Error,
+        };
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        log::emit(
+            level,
+            message,
+            &fields.iter().map(owned).collect::<Vec<_>>(),
+        );
+    }
+}
+
+impl Clock for Imports {
+    fn now_ms(&self) -> u64 {
+        clock::now()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        clock::monotonic()
+    }
+}
+
+impl Random for Imports {
+    fn random_bytes(&self, len: u32) -> Vec<u8> {
+        random::bytes(len)
+    }
+}
+
+impl From<Request> for http::Request {
+    fn from(request: Request) -> Self {
+        http::Request {
+            method: request.method,
+            url: request.url,
+            headers: request.headers,
+            body: request.body,
+            timeout_ms: request.timeout_ms,
+        }
+    }
+}
+
+impl From<http::Response> for Response {
+    fn from(response: http::Response) -> Self {
+        Response {
+            status: response.status,
+            headers: response.headers,
+            body: response.body,
+        }
+    }
+}
+
+impl From<http::HttpError> for HttpError {
+    fn from(error: http::HttpError) -> Self {
+        match error {
+            http::HttpError::Denied(text) => HttpError::Denied(text),
+            http::HttpError::NotSent(text) => HttpError::NotSent(text),
+            http::HttpError::MaybeSent(text) => HttpError::MaybeSent(text),
+            http::HttpError::Limit(text) => HttpError::Limit(text),
+            http::HttpError::Invalid(text) => HttpError::Invalid(text),
+        }
+    }
+}
+
+impl From<changes::PullError> for PullError {
+    fn from(error: changes::PullError) -> Self {
+        match error {
+            changes::PullError::SourceLost(text) => PullError::SourceLost(text),
+            changes::PullError::Limit(text) => PullError::Limit(text),
+        }
+    }
+}
+
+impl From<Error> for wire::Error {
+    fn from(error: Error) -> Self {
+        let failure = |failure: Failure| types::Failure {
+            code: failure.code,
+            message: failure.message,
+            retry_after_ms: failure.retry_after_ms,
+        };
+        match error {
+            Error::Retryable(inner) => wire::Error::Retryable(failure(inner)),
+            Error::Permanent(inner) => wire::Error::Permanent(failure(inner)),
+            Error::Unknown(inner) => wire::Error::Unknown(failure(inner)),
+            Error::Conflict(found) => wire::Error::Conflict(found),
+        }
+    }
+}
+
+impl From<types::View> for View {
+    fn from(view: types::View) -> Self {
+        View {
+            name: view.name,
+            columns: view.columns.into_iter().map(Column::from).collect(),
+            key: view.key.into_iter().map(|index| index as usize).collect(),
+        }
+    }
+}
+
+impl From<types::Column> for Column {
+    fn from(column: types::Column) -> Self {
+        use types::ColumnType as Wire;
+        Column {
+            name: column.name,
+            nullable: column.nullable,
+            ty: match column.ty {
+                Wire::Boolean => ColumnType::Boolean,
+                Wire::Int16 => ColumnType::Int16,
+                Wire::Int32 => ColumnType::Int32,
+                Wire::Int64 => ColumnType::Int64,
+                Wire::Uint16 => ColumnType::Uint16,
+                Wire::Uint32 => ColumnType::Uint32,
+                Wire::Uint64 => ColumnType::Uint64,
+                Wire::Float32 => ColumnType::Float32,
+                Wire::Float64 => ColumnType::Float64,
+                Wire::Numeric(scale) => ColumnType::Numeric(scale),
+                Wire::Text => ColumnType::Text,
+                Wire::Bytes => ColumnType::Bytes,
+                Wire::Uuid => ColumnType::Uuid,
+                Wire::Json => ColumnType::Json,
+                Wire::Date => ColumnType::Date,
+                Wire::Time => ColumnType::Time,
+                Wire::Timestamp => ColumnType::Timestamp,
+                Wire::TimestampTz => ColumnType::TimestampTz,
+                Wire::Interval => ColumnType::Interval,
+                Wire::MzTimestamp => ColumnType::MzTimestamp,
+                Wire::Other(name) => ColumnType::Other(name),
+            },
+        }
+    }
+}
+
+fn chunk(chunk: types::Chunk) -> Result<Chunk, PullError> {
+    let columns = chunk.columns.into_iter().map(column);
+    Chunk::new(ChunkParts {
         view: chunk.view,
         rows: chunk.rows,
         first_row: chunk.first_row,
@@ -136,153 +294,22 @@ fn chunk(chunk: types::Chunk) -> Chunk {
         ops: chunk.ops,
         counts: chunk.counts,
         ordinals: chunk.ordinals,
-        columns: chunk
-            .columns
-            .into_iter()
-            .map(|column| ColumnData {
-                validity: column.validity,
-                values: match column.values {
-                    types::Values::Booleans(v) => Values::Booleans(v),
-                    types::Values::Ints(v) => Values::Ints(v),
-                    types::Values::Uints(v) => Values::Uints(v),
-                    types::Values::Floats(v) => Values::Floats(v),
-                    types::Values::Texts(p) => Values::Texts(packed(p)),
-                    types::Values::Bytes(p) => Values::Bytes(packed(p)),
-                },
-            })
-            .collect(),
-    }
+        columns: columns.collect::<Result<_, _>>()?,
+    })
 }
 
-fn column_type(ty: types::ColumnType) -> ColumnType {
-    use types::ColumnType as T;
-    match ty {
-        T::Boolean => ColumnType::Boolean,
-        T::Int16 => ColumnType::Int16,
-        T::Int32 => ColumnType::Int32,
-        T::Int64 => ColumnType::Int64,
-        T::Uint16 => ColumnType::Uint16,
-        T::Uint32 => ColumnType::Uint32,
-        T::Uint64 => ColumnType::Uint64,
-        T::Float32 => ColumnType::Float32,
-        T::Float64 => ColumnType::Float64,
-        T::Numeric(scale) => ColumnType::Numeric(scale),
-        T::Text => ColumnType::Text,
-        T::Bytes => ColumnType::Bytes,
-        T::Uuid => ColumnType::Uuid,
-        T::Json => ColumnType::Json,
-        T::Date => ColumnType::Date,
-        T::Time => ColumnType::Time,
-        T::Timestamp => ColumnType::Timestamp,
-        T::TimestampTz => ColumnType::TimestampTz,
-        T::Interval => ColumnType::Interval,
-        T::MzTimestamp => ColumnType::MzTimestamp,
-        T::Other(name) => ColumnType::Other(name),
-    }
-}
-
-fn failure(failure: Failure) -> types::Failure {
-    types::Failure {
-        code: failure.code,
-        message: failure.message,
-        retry_after_ms: failure.retry_after_ms,
-    }
-}
-
-fn error(error: Error) -> types::Error {
-    match error {
-        Error::Retryable(f) => types::Error::Retryable(failure(f)),
-        Error::Permanent(f) => types::Error::Permanent(failure(f)),
-        Error::Unknown(f) => types::Error::Unknown(failure(f)),
-        Error::Conflict(found) => types::Error::Conflict(found),
-    }
-}
-
-/// Where [`crate::export!`] keeps the open sink of a component.
-pub trait Hold {
-    /// The sink.
-    type Sink: Sink<Host = Host>;
-    /// Gives access to it.
-    fn with<R>(f: impl FnOnce(&mut Option<Self::Sink>) -> R) -> R;
-}
-
-fn not_open() -> types::Error {
-    error(Error::permanent(
-        "not-open",
-        "the sink was used before it was opened",
-    ))
-}
-
-impl<T: Hold> exported::Guest for T {
-    fn describe() -> exported::Description {
-        let d = T::Sink::describe();
-        exported::Description {
-            name: d.name,
-            version: d.version,
-            guarantee: match d.guarantee {
-                Guarantee::Transactional => exported::Guarantee::Transactional,
-                Guarantee::Convergent => exported::Guarantee::Convergent,
-                Guarantee::AtLeastOnce => exported::Guarantee::AtLeastOnce,
-            },
-            envelope: match d.envelope {
-                Envelope::Upsert => types::Envelope::Upsert,
-                Envelope::Diff => types::Envelope::Diff,
-            },
-            netted: d.netted,
-            config_schema: d.config_schema,
+fn column(column: types::ColumnData) -> Result<ColumnData, PullError> {
+    let values = match column.values {
+        types::Values::Booleans(values) => Values::Booleans(values),
+        types::Values::Ints(values) => Values::Ints(values),
+        types::Values::Uints(values) => Values::Uints(values),
+        types::Values::Floats(values) => Values::Floats(values),
+        types::Values::Texts(packed) => {
+            Values::Texts(PackedTexts::new(packed.offsets, packed.data)?)
         }
-    }
-
-    fn open(context: exported::Context) -> Result<Option<String>, types::Error> {
-        let context = Context {
-            sink_id: context.sink_id,
-            config: context.config,
-            views: context
-                .views
-                .into_iter()
-                .map(|view| View {
-                    name: view.name,
-                    columns: view
-                        .columns
-                        .into_iter()
-                        .map(|c| Column {
-                            name: c.name,
-                            ty: column_type(c.ty),
-                            nullable: c.nullable,
-                        })
-                        .collect(),
-                    key: view.key,
-                })
-                .collect(),
-        };
-        let (sink, stored) = T::Sink::open(Host, &context).map_err(error)?;
-        T::with(|slot| *slot = Some(sink));
-        Ok(stored)
-    }
-
-    fn checkpoint() -> Result<Option<String>, types::Error> {
-        T::with(|slot| match slot {
-            Some(sink) => sink.checkpoint().map_err(error),
-            None => Err(not_open()),
-        })
-    }
-
-    fn write(
-        batch: changes::Batch,
-        expected: Option<String>,
-        next: String,
-    ) -> Result<(), types::Error> {
-        T::with(|slot| match slot {
-            Some(sink) => sink
-                .write(&mut HostBatch(batch), expected.as_deref(), &next)
-                .map_err(error),
-            None => Err(not_open()),
-        })
-    }
-
-    fn close() {
-        if let Some(sink) = T::with(Option::take) {
-            sink.close();
+        types::Values::Bytes(packed) => {
+            Values::Bytes(PackedBytes::new(packed.offsets, packed.data)?)
         }
-    }
+    };
+    Ok(ColumnData::new(column.validity, values))
 }

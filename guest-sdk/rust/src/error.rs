@@ -1,85 +1,78 @@
-//! How a sink says that something did not work.
+//! How a sink fails.
 
-use crate::host::HttpError;
-use crate::sink::PullError;
+use crate::batch::PullError;
 
-/// What happened, for people and scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Stable and machine-readable: lower case with dashes, at most 64 characters.
-    pub code: String,
-    /// What happened and what to do, at most 2 KiB. Never row values.
-    pub message: String,
-    /// How long the target asked to be left alone, in milliseconds.
-    pub retry_after_ms: Option<u32>,
-}
-
-/// Why a call did not work. Be honest: what the host does next depends on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a call failed, and with that what the host does next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nothing was committed; trying again may help.
+    /// Nothing was committed; the host tries again after a pause.
+    #[error("{0}")]
     Retryable(Failure),
-    /// Nothing was committed; trying again cannot help. The host stops at once.
+    /// Nothing was committed and trying again cannot help: the host stops at once.
+    #[error("{0}")]
     Permanent(Failure),
-    /// It may or may not have been committed. The host reads the checkpoint back.
+    /// It may or may not have been committed: the host reads the checkpoint back.
+    #[error("{0}")]
     Unknown(Failure),
-    /// The stored checkpoint was not the expected text. Carries what was found.
+    /// The stored checkpoint is not the expected text. Holds what was found, none when the
+    /// target has no checkpoint.
+    #[error("the stored checkpoint is not the expected one")]
     Conflict(Option<String>),
 }
 
-impl Error {
-    /// See [`Error::Retryable`].
-    pub fn retryable(code: &str, message: impl Into<String>) -> Self {
-        Self::Retryable(failure(code, message))
-    }
+/// What went wrong. It is shown to an operator: no row values, no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct Failure {
+    /// Stable and machine-readable, lower-case-with-dashes, for example `rate-limited`.
+    pub code: String,
+    /// What happened, to what, and what to do next.
+    pub message: String,
+    /// How long the target asked to be left alone.
+    pub retry_after_ms: Option<u32>,
+}
 
-    /// See [`Error::Permanent`].
-    pub fn permanent(code: &str, message: impl Into<String>) -> Self {
-        Self::Permanent(failure(code, message))
-    }
-
-    /// See [`Error::Unknown`].
-    pub fn unknown(code: &str, message: impl Into<String>) -> Self {
-        Self::Unknown(failure(code, message))
-    }
-
-    /// With the wait that the target asked for, in milliseconds.
-    #[must_use]
-    pub fn after(mut self, retry_after_ms: Option<u32>) -> Self {
-        if let Self::Retryable(failure) | Self::Unknown(failure) = &mut self {
-            failure.retry_after_ms = retry_after_ms;
+impl Failure {
+    /// A failure without a wish for a pause.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Failure {
+            code: code.into(),
+            message: message.into(),
+            retry_after_ms: None,
         }
+    }
+
+    /// Adds how long the target asked to be left alone, in milliseconds.
+    #[must_use]
+    pub fn retry_after_ms(mut self, pause: Option<u32>) -> Self {
+        self.retry_after_ms = pause;
         self
     }
 }
 
-fn failure(code: &str, message: impl Into<String>) -> Failure {
-    Failure {
-        code: code.into(),
-        message: message.into(),
-        retry_after_ms: None,
+impl Error {
+    /// [`Error::Retryable`] from a code and a message.
+    pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Retryable(Failure::new(code, message))
+    }
+
+    /// [`Error::Permanent`] from a code and a message.
+    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Permanent(Failure::new(code, message))
+    }
+
+    /// [`Error::Unknown`] from a code and a message.
+    pub fn unknown(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Unknown(Failure::new(code, message))
     }
 }
 
 impl From<PullError> for Error {
     fn from(error: PullError) -> Self {
         match error {
-            PullError::SourceLost(message) => Self::retryable("source-lost", message),
-            PullError::Limit(message) => Self::permanent("host-limit", message),
-        }
-    }
-}
-
-/// Right for a request that may be repeated. For one that must not, look at
-/// [`HttpError::MaybeSent`] first and answer [`Error::Unknown`].
-impl From<HttpError> for Error {
-    fn from(error: HttpError) -> Self {
-        match error {
-            HttpError::Denied(message) => Self::permanent("http-denied", message),
-            HttpError::NotSent(message) => Self::retryable("http-not-sent", message),
-            HttpError::MaybeSent(message) => Self::retryable("http-maybe-sent", message),
-            HttpError::Limit(message) => Self::permanent("http-limit", message),
-            HttpError::Invalid(message) => Self::permanent("http-invalid", message),
+            PullError::SourceLost(message) => Error::retryable("source-lost", message),
+            PullError::Limit(message) => Error::permanent("batch-limit", message),
+            PullError::Malformed(message) => Error::permanent("malformed-chunk", message),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Response {
     /// What `Retry-After` asks for in seconds, as milliseconds.
     pub fn retry_after_ms(&self) -> Option<u32> {
         let seconds: f64 = self.header("retry-after")?.trim().parse().ok()?;
-        (seconds >= 0.0 && seconds < 1e6).then_some((seconds * 1000.0) as u32)
+        (0.0..1e6).contains(&seconds).then_some((seconds * 1000.0) as u32)
     }
 }
 

@@ -1,81 +1,149 @@
 //! Write a Materialize sink in Rust.
 //!
-//! A sink is a type that implements [`Sink`]: it says what it is, opens its target, and writes
-//! batches. The host does the rest: reading Materialize, closing batches, checkpoints, fencing,
-//! retries.
+//! A sink is a type that implements [`Sink`]: it says what it needs ([`Sink::describe`]), gets
+//! ready ([`Sink::open`]), and writes batches ([`Sink::write`]). The same type runs as a
+//! component inside `mz-wasm-sink` and as plain Rust in a test or a benchmark.
 //!
 //! ```text
-//!   host ──calls──> Sink::{describe, open, write, ...} ──uses──> Batch (pulls chunks of rows)
-//!                                                     └───────> Host  (http, log, clock, random)
+//!              component                                      native
+//!  host ─WIT─► export! ─► component.rs ─► Sink ◄── your own Batch, Http, Clock, Log, Random
+//!                           (Imports)      │
+//!                                          └─ reads Chunks, asks for capabilities by trait
 //! ```
 //!
+//! # Capabilities
+//!
+//! What a sink may do to the outside is a trait bound on its host type: [`Http`], [`Log`],
+//! [`Clock`], [`Random`]. A finished component imports only what the sink really calls, and that
+//! import list is the list of permissions an operator sees and grants.
+//!
 //! ```
-//! use mz_sink_guest::*;
+//! use mz_sink_guest::{Batch, Context, Description, Envelope, Error, Guarantee, Log, Sink};
+//! use mz_sink_guest::Level;
 //!
-//! /// Counts rows and keeps its checkpoint in memory.
-//! struct Counter { stored: Option<String>, rows: u64 }
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Config { greeting: String }
 //!
-//! impl Sink for Counter {
-//!     type Host = Host;
+//! struct Greeter<H> { host: H, config: Config, checkpoint: Option<String> }
+//!
+//! impl<H: Log> Sink for Greeter<H> {
+//!     type Host = H;
+//!     type Config = Config;
+//!
 //!     fn describe() -> Description {
-//!         Description::new::<()>("counter", Guarantee::AtLeastOnce, Envelope::Diff)
+//!         Description {
+//!             name: "greeter".into(),
+//!             version: env!("CARGO_PKG_VERSION").into(),
+//!             guarantee: Guarantee::AtLeastOnce,
+//!             envelope: Envelope::Upsert,
+//!             netted: true,
+//!         }
 //!     }
-//!     fn open(_: Host, _: &Context) -> Result<(Self, Option<String>), Error> {
-//!         Ok((Counter { stored: None, rows: 0 }, None))
+//!
+//!     fn open(host: H, context: Context<Config>) -> Result<(Self, Option<String>), Error> {
+//!         Ok((Greeter { host, config: context.config, checkpoint: None }, None))
 //!     }
-//!     fn checkpoint(&mut self) -> Result<Option<String>, Error> { Ok(self.stored.clone()) }
-//!     fn write(&mut self, batch: &mut dyn Batch, expected: Option<&str>, next: &str) -> Result<(), Error> {
-//!         if self.stored.as_deref() != expected { return Err(Error::Conflict(self.stored.clone())) }
-//!         while let Some(chunk) = batch.next(1 << 20)? { self.rows += u64::from(chunk.rows) }
-//!         self.stored = Some(next.into());
+//!
+//!     fn checkpoint(&mut self) -> Result<Option<String>, Error> {
+//!         Ok(self.checkpoint.clone())
+//!     }
+//!
+//!     fn write<B: Batch>(
+//!         &mut self, batch: &mut B, expected: Option<&str>, next: &str,
+//!     ) -> Result<(), Error> {
+//!         if self.checkpoint.as_deref() != expected {
+//!             return Err(Error::Conflict(self.checkpoint.clone()));
+//!         }
+//!         while let Some(chunk) = batch.next(1 << 20)? {
+//!             for row in chunk.rows() {
+//!                 self.host.log(Level::Info, &self.config.greeting, &[]);
+//!                 let _first_column = row.value(0);
+//!             }
+//!         }
+//!         self.checkpoint = Some(next.to_owned());
 //!         Ok(())
 //!     }
 //! }
-//! mz_sink_guest::export!(Counter);
+//!
+//! // Becomes a component when the crate is built for wasm32, and nothing otherwise.
+//! mz_sink_guest::export!(Greeter<mz_sink_guest::Imports>);
 //! ```
 //!
-//! The same code runs in a component and, for tests, natively: what it needs of its surroundings
-//! are the traits [`Batch`], [`Http`], [`Clock`], ... A component imports only the capabilities
-//! whose methods it calls, and its imports are the permissions it asks for.
-//!
-//! This crate must not contain anything of the host, or of one particular target.
+//! Generated bindings must not appear in the signatures of a sink; nothing here does I/O.
 
+mod batch;
+mod capability;
+mod chunk;
 #[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
 pub mod component;
 mod error;
-mod host;
-mod model;
-mod rows;
+mod http;
 mod sink;
+mod view;
 
+pub use batch::{Batch, Info, PullError};
+pub use capability::{Clock, Level, Log, Random};
+pub use chunk::{
+    Chunk, ChunkParts, ColumnData, Op, PackedBytes, PackedTexts, Row, ValueRef, Values,
+};
 #[cfg(target_arch = "wasm32")]
-pub use component::Host;
+pub use component::Imports;
 pub use error::{Error, Failure};
-#[cfg(not(target_arch = "wasm32"))]
-pub use host::Host;
-pub use host::{Clock, Http, HttpError, Level, Log, Random, Request, Response};
-pub use model::{BatchInfo, Column, ColumnType, Context, Description, Envelope, Guarantee, View};
-pub use rows::{Chunk, ColumnData, Op, Packed, Value, Values};
-pub use sink::{Batch, PullError, Sink};
+pub use http::{Exchange, Http, HttpError, Request, Response};
+pub use sink::{Context, Description, Envelope, Guarantee, Sink};
+pub use view::{Column, ColumnType, View};
 
-/// Makes a type that implements [`Sink`] the sink of this component. Does nothing natively.
+/// Makes a component of a sink type: `export!(MySink<mz_sink_guest::Imports>);`, once per crate.
+///
+/// Expands to nothing when the crate is not built for wasm32, so that the same crate is a
+/// library for native tests.
 #[macro_export]
 macro_rules! export {
     ($sink:ty) => {
         #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code)]
         const _: () = {
-            thread_local! {
-                static SINK: ::std::cell::RefCell<::std::option::Option<$sink>> =
+            struct Component;
+
+            ::std::thread_local! {
+                static OPENED: ::std::cell::RefCell<::std::option::Option<$sink>> =
                     const { ::std::cell::RefCell::new(None) };
             }
-            struct Component;
-            impl $crate::component::Hold for Component {
-                type Sink = $sink;
-                fn with<R>(f: impl FnOnce(&mut ::std::option::Option<$sink>) -> R) -> R {
-                    SINK.with_borrow_mut(f)
+
+            impl $crate::component::Guest for Component {
+                fn describe() -> $crate::component::wire::Description {
+                    $crate::component::describe::<$sink>()
+                }
+                fn open(
+                    context: $crate::component::wire::Context,
+                ) -> ::std::result::Result<
+                    ::std::option::Option<::std::string::String>,
+                    $crate::component::wire::Error,
+                > {
+                    OPENED.with_borrow_mut(|sink| $crate::component::open(sink, context))
+                }
+                fn checkpoint() -> ::std::result::Result<
+                    ::std::option::Option<::std::string::String>,
+                    $crate::component::wire::Error,
+                > {
+                    OPENED.with_borrow_mut($crate::component::checkpoint)
+                }
+                fn write(
+                    batch: $crate::component::wire::Batch,
+                    expected: ::std::option::Option<::std::string::String>,
+                    next: ::std::string::String,
+                ) -> ::std::result::Result<(), $crate::component::wire::Error> {
+                    OPENED.with_borrow_mut(|sink| {
+                        $crate::component::write(sink, batch, expected, next)
+                    })
+                }
+                fn close() {
+                    OPENED.with_borrow_mut($crate::component::close)
                 }
             }
-            $crate::component::bindings::export!(
+
+            $crate::component::bindings::export_component!(
                 Component with_types_in $crate::component::bindings
             );
         };

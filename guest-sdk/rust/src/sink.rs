@@ -1,71 +1,90 @@
 //! What a sink author implements.
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::batch::Batch;
 use crate::error::Error;
-use crate::model::{BatchInfo, Context, Description};
-use crate::rows::Chunk;
+use crate::view::View;
 
-/// Why rows could not be pulled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PullError {
-    /// The stream behind the batch broke: roll back and answer [`Error::Retryable`].
-    SourceLost(String),
-    /// A limit of the host.
-    Limit(String),
+/// What a sink promises about its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Data and checkpoint commit in one transaction: exactly-once state.
+    Transactional,
+    /// Idempotent by key and timestamp: equals the cut after every completed batch.
+    Convergent,
+    /// Events: effects first, checkpoint after.
+    AtLeastOnce,
 }
 
-/// The batch being written. Over when [`Sink::write`] returns.
-pub trait Batch {
-    /// What is known about it.
-    fn info(&self) -> BatchInfo;
-
-    /// The next rows, about `max_bytes` at most; `None` at the end.
-    ///
-    /// # Errors
-    /// See [`PullError`].
-    fn next(&mut self, max_bytes: u32) -> Result<Option<Chunk>, PullError>;
-
-    /// Back to the first row.
-    fn rewind(&mut self);
-
-    /// Refuses one row; the rest may still be committed. Durable when it returns.
-    ///
-    /// # Errors
-    /// See [`PullError`].
-    fn reject(&mut self, row: u64, category: &str, message: &str) -> Result<(), PullError>;
+/// The form of changes a sink wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Envelope {
+    /// New row or deletion, by key.
+    Upsert,
+    /// Rows with positive or negative multiplicity.
+    Diff,
 }
 
-/// A destination of changes.
+/// What a sink says about itself. The schema of its configuration is taken from
+/// [`Sink::Config`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Short, lower-case.
+    pub name: String,
+    /// Usually `env!("CARGO_PKG_VERSION")`.
+    pub version: String,
+    /// What it promises about its target.
+    pub guarantee: Guarantee,
+    /// The form of changes it wants.
+    pub envelope: Envelope,
+    /// Only the last change per key of a batch is wanted (upsert envelope).
+    pub netted: bool,
+}
+
+/// What a sink gets when it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context<C> {
+    /// Names this deployment's checkpoint in the target.
+    pub sink_id: String,
+    /// The sink's own configuration.
+    pub config: C,
+    /// What is subscribed; chunks refer to it by index.
+    pub views: Vec<View>,
+}
+
+/// A sink: writes batches into a target and keeps a checkpoint there.
 pub trait Sink: Sized {
-    /// The capabilities it uses; [`crate::Host`] in a component.
+    /// Where the sink's capabilities come from; bounds on it (`H: Http + Log`) say which. In a
+    /// component it is `Imports`.
     type Host;
 
-    /// What it is. Called before anything else, with nothing granted.
+    /// The sink's configuration. Put `#[serde(deny_unknown_fields)]` on it.
+    type Config: DeserializeOwned + JsonSchema;
+
+    /// What the sink is. Called before anything else, without configuration.
     fn describe() -> Description;
 
-    /// Makes the target ready and returns the stored checkpoint, if any. May be called again.
-    ///
-    /// # Errors
-    /// When the target is not ready.
-    fn open(host: Self::Host, context: &Context) -> Result<(Self, Option<String>), Error>;
+    /// Makes the target ready (idempotent) and returns the stored checkpoint, if any.
+    fn open(
+        host: Self::Host,
+        context: Context<Self::Config>,
+    ) -> Result<(Self, Option<String>), Error>;
 
-    /// Reads the checkpoint back, seeing the latest commit.
-    ///
-    /// # Errors
-    /// When it cannot be read.
+    /// Reads the checkpoint back from the target, seeing the latest commit.
     fn checkpoint(&mut self) -> Result<Option<String>, Error>;
 
-    /// Writes the batch and replaces the checkpoint `expected` (none: absent) by `next`.
-    /// Compare the whole text; it is opaque, at most 64 KiB.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    fn write(
+    /// Writes the batch and replaces the checkpoint `expected` (none: absent) by `next`,
+    /// comparing the whole text; [`Error::Conflict`] when another text is stored. The text is
+    /// opaque, at most 64 KiB. A batch may have no rows: then only the checkpoint moves.
+    fn write<B: Batch>(
         &mut self,
-        batch: &mut dyn Batch,
+        batch: &mut B,
         expected: Option<&str>,
         next: &str,
     ) -> Result<(), Error>;
 
-    /// Lets go of the target.
-    fn close(self) {}
+    /// Called once at a clean end.
+    fn close(&mut self) {}
 }
