@@ -1,2 +1,50 @@
-//! Placeholder until the commands exist.
-fn main() {}
+//! `mz-wasm-sink`: run sandboxed WebAssembly sinks on Materialize change streams.
+//!
+//! This crate only puts things together: arguments, configuration, telemetry, signals and exit
+//! codes. Whatever a test would want to call lives in the libraries.
+
+mod commands;
+mod config;
+mod exit;
+mod materialize;
+mod progress;
+mod sandbox;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Run sandboxed WebAssembly sinks on Materialize change streams.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read an object from Materialize and write its changes with a sink component.
+    Run(commands::run::Arguments),
+    /// Show what a sink component is and what it wants.
+    Inspect(commands::inspect::Arguments),
+    /// Print a configuration file with every setting, its default and its meaning.
+    ExampleConfig,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Run(arguments) => commands::run::run(arguments),
+        Command::Inspect(arguments) => commands::inspect::run(&arguments),
+        Command::ExampleConfig => {
+            print!("{}", config::EXAMPLE);
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}

@@ -1,0 +1,151 @@
+//! `mz-wasm-sink inspect`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mz_sink_plugin::Inspection;
+use serde_json::json;
+
+use crate::commands::load;
+use crate::config::Config;
+use crate::exit::Failure;
+
+/// Arguments of `inspect`.
+#[derive(Args)]
+pub struct Arguments {
+    /// The sink component, a .wasm file.
+    component: PathBuf,
+    /// Also say what this configuration grants.
+    #[arg(long, short)]
+    config: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows a component.
+///
+/// # Errors
+/// When it cannot be loaded, or the configuration cannot be read.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let config = match &arguments.config {
+        Some(path) => Some(load::config(&arguments.component, Some(path))?),
+        None => None,
+    };
+    let component = load::component_only(
+        &arguments.component,
+        config.as_ref().and_then(|c| c.component.cache_dir.clone()),
+    )?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| Failure::failed("runtime", e))?;
+    let inspection = runtime
+        .block_on(component.inspect())
+        .map_err(|e| Failure::usage("component", e))?;
+    if arguments.json {
+        println!("{}", as_json(&inspection, config.as_ref()));
+    } else {
+        print!("{}", as_text(&inspection, config.as_ref()));
+    }
+    Ok(())
+}
+
+/// One import as a permission.
+struct Permission<'a> {
+    import: &'a str,
+    allows: &'static str,
+    /// What the configuration grants; `None` when it needs no grant.
+    granted: Option<Vec<String>>,
+}
+
+fn permissions<'a>(inspection: &'a Inspection, config: Option<&Config>) -> Vec<Permission<'a>> {
+    inspection
+        .imports
+        .iter()
+        .map(|import| {
+            let name = import.split(['/', '@']).nth(1).unwrap_or(import);
+            let (allows, granted) = match name {
+                "http" => (
+                    "send HTTP requests to granted places",
+                    config.map(|c| c.grants.http.clone()),
+                ),
+                "changes" => ("pull the rows of a batch", None),
+                "log" => ("write log lines, limited", None),
+                "clock" => ("read the time", None),
+                "random" => ("get random bytes", None),
+                "types" => ("nothing: names of types", None),
+                _ => ("unknown", None),
+            };
+            Permission {
+                import,
+                allows,
+                granted,
+            }
+        })
+        .collect()
+}
+
+fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
+    let mut text = format!(
+        "{} {}\n  digest     {}\n  size       {} bytes\n  contract   materialize:sink@{}\n  \
+         guarantee  {:?}\n  envelope   {:?}{}\n\npermissions\n",
+        inspection.name,
+        inspection.version,
+        inspection.digest,
+        inspection.size,
+        inspection.wit_version,
+        inspection.guarantee,
+        inspection.envelope,
+        if inspection.netted { ", netted" } else { "" },
+    );
+    for permission in permissions(inspection, config) {
+        text += &format!("  {:<34} {}\n", permission.import, permission.allows);
+        match permission.granted {
+            Some(granted) if granted.is_empty() => {
+                text += "      missing: nothing is granted; add [grants] http = [\"https://...\"]\n";
+            }
+            Some(granted) => text += &format!("      granted: {}\n", granted.join(", ")),
+            None => {}
+        }
+    }
+    if !inspection.exports.is_empty() {
+        text += &format!("\nexports\n  {}\n", inspection.exports.join("\n  "));
+    }
+    let schema: serde_json::Value =
+        serde_json::from_str(&inspection.config_schema).unwrap_or_default();
+    text += "\nsettings in [sink]\n";
+    let required: Vec<_> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str())
+        .collect();
+    for (name, setting) in schema["properties"].as_object().into_iter().flatten() {
+        let need = if required.contains(&name.as_str()) {
+            "required"
+        } else {
+            ""
+        };
+        let about = setting["description"].as_str().unwrap_or_default();
+        text += &format!("  {name:<20} {need:<9} {}\n", about.replace('\n', " "));
+    }
+    text
+}
+
+fn as_json(inspection: &Inspection, config: Option<&Config>) -> serde_json::Value {
+    let permissions: Vec<_> = permissions(inspection, config)
+        .into_iter()
+        .map(|p| json!({ "import": p.import, "allows": p.allows, "granted": p.granted }))
+        .collect();
+    json!({
+        "name": inspection.name,
+        "version": inspection.version,
+        "digest": inspection.digest,
+        "size": inspection.size,
+        "contract": format!("materialize:sink@{}", inspection.wit_version),
+        "guarantee": inspection.guarantee,
+        "envelope": inspection.envelope,
+        "netted": inspection.netted,
+        "permissions": permissions,
+        "exports": inspection.exports,
+        "config_schema": serde_json::from_str::<serde_json::Value>(&inspection.config_schema).ok(),
+    })
+}

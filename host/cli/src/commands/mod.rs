@@ -1,0 +1,5 @@
+//! One module for each command.
+
+pub mod inspect;
+mod load;
+pub mod run;

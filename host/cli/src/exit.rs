@@ -1,0 +1,50 @@
+//! How the program ends: 0 cleanly, 1 failed, 2 bad usage or configuration, 3 an operator is
+//! needed, 128 + n on a second signal.
+
+use std::process::ExitCode;
+
+/// A failure that ends the program.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    code: String,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Failed = 1,
+    Usage = 2,
+    NeedsOperator = 3,
+}
+
+impl Failure {
+    /// Something went wrong that starting again may or may not mend.
+    pub fn failed(code: &str, message: impl ToString) -> Self {
+        Self::new(Kind::Failed, code, message)
+    }
+
+    /// The arguments, the configuration or the component must be changed.
+    pub fn usage(code: &str, message: impl ToString) -> Self {
+        Self::new(Kind::Usage, code, message)
+    }
+
+    /// Fenced, or out of retries: somebody has to look.
+    pub fn needs_operator(code: &str, message: impl ToString) -> Self {
+        Self::new(Kind::NeedsOperator, code, message)
+    }
+
+    fn new(kind: Kind, code: &str, message: impl ToString) -> Self {
+        Self {
+            kind,
+            code: code.into(),
+            message: message.to_string(),
+        }
+    }
+
+    /// Tells the user, and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("error[{}]: {}", self.code, self.message);
+        ExitCode::from(self.kind as u8)
+    }
+}
