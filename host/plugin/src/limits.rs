@@ -1,0 +1,31 @@
+//! What one sink may use.
+
+use std::time::Duration;
+
+/// What one sink may use. Set by the operator under `limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory of the guest in bytes: all its linear memories and tables together.
+    pub memory: usize,
+    /// How long the guest may compute without getting rows or an answer over the network.
+    /// Counted in ticks of [`crate::engine::TICK`] while the guest runs; waiting does not count.
+    pub idle_timeout: Duration,
+    /// Lines per second that reach the log; the rest is counted and dropped.
+    pub log_lines_per_second: u32,
+    /// The largest chunk handed to the guest at once, in bytes (about).
+    pub pull_bytes: usize,
+    /// HTTP exchanges open at one time.
+    pub resources: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 512 << 20,
+            idle_timeout: Duration::from_secs(60),
+            log_lines_per_second: 100,
+            pull_bytes: 16 << 20,
+            resources: 256,
+        }
+    }
+}
