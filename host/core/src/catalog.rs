@@ -118,7 +118,7 @@ pub enum CatalogError {
         kept: Duration,
         /// Needed.
         needed: Duration,
-        /// Hours that would do.
+        /// Hours that would do, at least 1.
         advice: u64,
     },
     /// An answer without the columns that were asked for.

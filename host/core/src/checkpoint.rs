@@ -10,6 +10,9 @@ use crate::types::{Envelope, Frontier};
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
+/// Where epochs and generations end: JSON numbers are exact up to here.
+const COUNTER_END: u64 = 1 << 53;
+
 /// No store has to keep more.
 pub const MAX_BYTES: usize = 64 * 1024;
 
@@ -137,6 +140,15 @@ impl Checkpoint {
                 found: checkpoint.sink_id,
                 expected: sink_id.into(),
             });
+        }
+        // Counted up one by one, neither gets there; an edit does.
+        if checkpoint.epoch >= COUNTER_END || checkpoint.generation >= COUNTER_END {
+            return Err(CheckpointError::Unreadable(
+                "its epoch or generation is out of range".into(),
+            ));
+        }
+        if checkpoint.views.is_empty() {
+            return Err(CheckpointError::Unreadable("it names no view".into()));
         }
         Ok(checkpoint)
     }

@@ -1,8 +1,8 @@
 //! Rows in columns: the one form in which rows are held, spilled and handed to guests.
 //!
 //! ```text
-//!   text row ──decode──> ChunkBuilder ──seal──> Chunk ──> guest (packed columns, or JSON)
-//!                                                 └────> spill file and back
+//!   text row ──decode──> open Chunk ──seal──> shared Chunk ──> guest (packed columns, or JSON)
+//!                                                  └─────────> spill file and back
 //! ```
 
 use serde::{Deserialize, Serialize};

@@ -11,6 +11,9 @@ use crate::chunk::{Chunk, Value};
 const CHUNK_ROWS: usize = 8192;
 
 /// Nets chunks of one view, given in time order, by the columns `key`.
+///
+/// The order is that of the values; for types that travel as text, such as `numeric`, it is that
+/// of their text.
 pub fn net(chunks: &[Arc<Chunk>], key: &[usize]) -> Vec<Chunk> {
     let Some(first) = chunks.first() else {
         return Vec::new();

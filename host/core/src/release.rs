@@ -61,6 +61,9 @@ pub enum StreamError {
     /// A change before the first progress row.
     #[error("a change came before the first progress row")]
     NoStart,
+    /// The end before the first progress row.
+    #[error("the stream ended before its first progress row")]
+    EndedBeforeStart,
 }
 
 /// Names a segment for as long as the process lives.
@@ -108,6 +111,8 @@ pub struct Held {
     frontier: Frontier,
     last: Timestamp,
     next_ordinal: u32,
+    /// Bytes of values accepted since the open chunk was measured.
+    unmeasured: usize,
 }
 
 /// What accepting a row brought.
@@ -149,6 +154,7 @@ impl Held {
             },
             last: 0,
             next_ordinal: 0,
+            unmeasured: 0,
         }
     }
 
@@ -188,6 +194,9 @@ impl Held {
         };
         self.check_time(time)?;
         let at = self.open.rows() - 1;
+        if time != self.last && at == 0 {
+            self.open_is_continuation = false;
+        }
         if at > 0 && time != self.last && self.must_seal_between(at) {
             let rest = self.open.slice(at..at + 1);
             self.open.pop();
@@ -201,12 +210,18 @@ impl Held {
         if let Some(ordinal) = self.open.ordinals.last_mut() {
             *ordinal = self.next_ordinal;
         }
-        self.next_ordinal += 1;
+        self.next_ordinal = self.next_ordinal.saturating_add(1);
         self.last = time;
-        // Measuring costs a walk over the columns, so not at every row.
-        if self.open.rows().is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES {
-            self.seal();
-            self.open_is_continuation = true;
+        // Measuring costs a walk over the columns, so not at every row; but a few large rows
+        // must not overflow a chunk.
+        let size = |i| row.get(i).map_or(0, <[u8]>::len);
+        self.unmeasured += (0..row.len()).map(size).sum::<usize>();
+        if self.open.rows().is_multiple_of(64) || self.unmeasured >= CHUNK_BYTES {
+            self.unmeasured = 0;
+            if self.open.byte_len() >= CHUNK_BYTES {
+                self.seal();
+                self.open_is_continuation = true;
+            }
         }
         Ok(Accepted::Held)
     }
@@ -306,9 +321,14 @@ impl Held {
 
     /// Takes what is closed, at most about `max_bytes` but whole timestamps, and the snapshot by
     /// itself. `None` when nothing is closed beyond what was taken before.
+    ///
+    /// The unit of the split is a segment, so a `max_bytes` below [`CHUNK_BYTES`] acts like it.
     pub fn take(&mut self, max_bytes: usize) -> Option<Taken> {
         let closed = self.closed()?;
         let snapshot = self.snapshot_at();
+        if self.start == Start::Resume(closed) {
+            return None;
+        }
         let mut upper = snapshot.map_or(closed, |as_of| as_of.saturating_add(1));
         let below = self.open.timestamps.partition_point(|t| *t < upper);
         if below > 0 {
@@ -327,6 +347,8 @@ impl Held {
         let mut bytes = 0;
         while let Some(next) = self.segments.front() {
             if next.max >= upper {
+                // A segment across the frontier waits until all of it is closed.
+                upper = upper.min(next.min);
                 break;
             }
             if let Some(last) = segments.last()
@@ -340,10 +362,11 @@ impl Held {
             bytes += next.bytes;
             segments.extend(self.segments.pop_front());
         }
-        if snapshot.is_some() {
-            // From here on this is an ordinary stream that starts after the snapshot.
-            self.start = Start::Resume(upper);
+        if segments.is_empty() && snapshot.is_none() && self.start == Start::Resume(upper) {
+            return None;
         }
+        // From here on this is an ordinary stream that starts after what was taken.
+        self.start = Start::Resume(upper);
         Some(Taken {
             segments,
             upper,
@@ -351,10 +374,17 @@ impl Held {
         })
     }
 
+    /// Seals the open chunk; in two when only a part of it is closed, so that the part can go.
     fn seal(&mut self) {
         let empty = self.open.empty_like();
         let chunk = std::mem::replace(&mut self.open, empty);
-        self.push_segment(chunk);
+        let closed = chunk.timestamps.partition_point(|t| *t < self.frontier);
+        if (1..chunk.rows()).contains(&closed) {
+            self.push_segment(chunk.slice(0..closed));
+            self.push_segment(chunk.slice(closed..chunk.rows()));
+        } else {
+            self.push_segment(chunk);
+        }
     }
 
     fn push_segment(&mut self, chunk: Chunk) {

@@ -14,6 +14,9 @@ pub struct RetryPolicy {
     pub max_backoff: Duration,
 }
 
+/// The least part of a backoff that is waited.
+const FLOOR: f64 = 0.05;
+
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
@@ -67,13 +70,16 @@ impl Retries {
     ) -> Option<Duration> {
         if let Some(asked) = asked {
             self.throttled += 1;
-            return (self.throttled <= policy.attempts.saturating_mul(10))
-                .then(|| asked.min(policy.max_backoff));
+            // With a floor too: `Retry-After: 0` is no invitation to a busy loop.
+            let wait = asked
+                .max(policy.min_backoff.mul_f64(FLOOR))
+                .min(policy.max_backoff);
+            return (self.throttled <= policy.attempts.saturating_mul(10)).then_some(wait);
         }
         let cap = policy.cap(self.failures);
         self.failures += 1;
         // Full jitter, with a floor so that a lucky draw is not a busy loop.
-        (self.failures <= policy.attempts).then(|| cap.mul_f64(jitter.clamp(0.05, 1.0)))
+        (self.failures <= policy.attempts).then(|| cap.mul_f64(jitter.clamp(FLOOR, 1.0)))
     }
 }
 

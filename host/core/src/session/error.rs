@@ -43,7 +43,7 @@ pub enum SessionError {
     CheckpointLost,
     /// The checkpoint is from the past.
     #[error(
-        "the target holds a checkpoint of epoch {found}, older than this worker's epoch {epoch}: the target was restored from a backup, or reads stale data. Restart to continue from what it holds"
+        "the target holds a checkpoint (epoch {found}) older than what this worker (epoch {epoch}) has committed: the target was restored from a backup, or reads stale data. Restart to continue from what it holds"
     )]
     CheckpointWentBack {
         /// In the target.
@@ -81,9 +81,9 @@ pub enum SessionError {
         "the component answered `conflict` to {0}, which only `write` may do: report this to its author"
     )]
     SinkConfused(&'static str),
-    /// One timestamp is larger than what may be held.
+    /// One timestamp, or one range between two progress rows, is larger than what may be held.
     #[error(
-        "one timestamp has more than {limit} bytes of changes, the limit of buffer.spill, and a timestamp is never split between commits; raise buffer.spill"
+        "more than {limit} bytes of changes belong together (one timestamp, or a range that the server sends as one), which is the limit of buffer.spill; they are never split between commits: raise buffer.spill"
     )]
     TimestampTooLarge {
         /// The limit in bytes.

@@ -195,6 +195,10 @@ impl Session {
                 let outcome = self.reader.handle_fetched(now, result, config, out);
                 self.after_reading(outcome);
             }
+            Event::SinkOpened(_) if self.ending.is_some() && self.writer.is_opening_to_claim() => {
+                // An epoch is not worth taking any more.
+                self.writer.stop();
+            }
             Event::SinkOpened(result) => {
                 let outcome = self.writer.handle_opened(now, result, config, out);
                 self.after_writing(outcome);
@@ -235,6 +239,7 @@ impl Session {
         self.reader.release(&done, &mut self.commands);
         match outcome {
             writer::Outcome::Nothing | writer::Outcome::Claimed | writer::Outcome::Committed => {}
+            writer::Outcome::Rewound if self.ending.is_some() => {}
             writer::Outcome::Rewound => self.reader.reconnect(&mut self.commands),
             writer::Outcome::Failed(error) => {
                 self.writer.stop();
@@ -251,6 +256,13 @@ impl Session {
         let identity = object.identity(&view, config.envelope);
         if let Some(then) = self.writer.identity() {
             crate::catalog::check_identity(then, &identity)?;
+            if then.id != identity.id {
+                self.commands
+                    .push_back(Command::Tell(Notice::ReplacementApplied {
+                        from: then.id.clone(),
+                        to: identity.id.clone(),
+                    }));
+            }
         }
         self.writer.identify(Arc::new(view), identity);
         Ok(())
@@ -326,9 +338,6 @@ impl Session {
             Some(frontier) => Start::Resume(frontier),
             None => Start::Snapshot,
         };
-        if start == Start::Snapshot {
-            self.writer.raise_generation();
-        }
         if let Some(view) = self.writer.view() {
             self.reader
                 .subscribe(start, &view, &self.config, &mut self.commands);
@@ -354,9 +363,11 @@ impl Session {
         } else if held.has_closed_rows() {
             self.config.commit_interval
         } else {
-            self.config.idle_commit_interval
+            self.config
+                .idle_commit_interval
+                .max(self.config.commit_interval)
         };
-        Some(self.writer.last_commit() + interval)
+        Some(self.writer.last_commit().saturating_add(interval))
     }
 
     fn write_if_due(&mut self) {

@@ -9,7 +9,7 @@ use crate::catalog::{CatalogError, LookUp, Object, Table};
 use crate::chunk::Chunk;
 use crate::classify::{ErrorClass, Phase, classify};
 use crate::decode::{Decoder, Fields};
-use crate::release::{Accepted, Held, Segment, SegmentId, Start, Taken};
+use crate::release::{Accepted, Held, Segment, SegmentId, Start, StreamError, Taken};
 use crate::retry::{Entropy, Retries};
 use crate::server_error::ServerError;
 use crate::statements;
@@ -63,6 +63,7 @@ pub(super) struct Reader {
     cluster: String,
     was_connected: bool,
     renewed_credentials: bool,
+    looked_up_again: bool,
     object: Option<Object>,
     view: Option<View>,
     names: Vec<String>,
@@ -82,6 +83,7 @@ impl Reader {
             cluster: String::new(),
             was_connected: false,
             renewed_credentials: false,
+            looked_up_again: false,
             object: None,
             view: None,
             names: Vec::new(),
@@ -294,7 +296,7 @@ impl Reader {
                 .into(),
             );
         }
-        let needed = config.commit_interval + config.retry.budget();
+        let needed = config.commit_interval.saturating_add(config.retry.budget());
         if object.retention < needed && !config.allow_short_retention {
             return Outcome::Failed(
                 CatalogError::ShortRetention {
@@ -302,7 +304,7 @@ impl Reader {
                     kind,
                     kept: object.retention,
                     needed,
-                    advice: needed.as_secs().div_ceil(3600),
+                    advice: needed.as_secs().div_ceil(3600).max(1),
                 }
                 .into(),
             );
@@ -415,6 +417,7 @@ impl Reader {
             Accepted::Advanced(_) => {
                 self.retries.reset();
                 self.renewed_credentials = false;
+                self.looked_up_again = false;
             }
             Accepted::KeyViolation(time) => {
                 out.push_back(Command::Tell(Notice::KeyViolation { time }));
@@ -443,11 +446,17 @@ impl Reader {
             return self.failed(now, Phase::Fetch, error, config, out);
         }
         if proved_end && rows == 0 {
+            out.push_back(Command::Disconnect);
+            self.state = State::Ended;
             if let Some(held) = &mut self.held {
                 held.finish();
             }
-            out.push_back(Command::Disconnect);
-            self.state = State::Ended;
+            if self.held.as_ref().and_then(Held::closed).is_none() {
+                return Outcome::Failed(SessionError::Stream {
+                    object: config.object.clone(),
+                    error: StreamError::EndedBeforeStart,
+                });
+            }
             return Outcome::Nothing;
         }
         // A stream that ended answers an empty FETCH at once; one that is quiet, at the deadline.
@@ -473,6 +482,12 @@ impl Reader {
             ErrorClass::CredentialsExpired => {
                 !std::mem::replace(&mut self.renewed_credentials, true)
             }
+            // The look-up may know better what is the matter: an index that was made since, an
+            // object that is gone or is another one.
+            ErrorClass::HistoryLost => !std::mem::replace(&mut self.looked_up_again, true),
+            ErrorClass::Fatal if phase == Phase::Declare => {
+                !std::mem::replace(&mut self.looked_up_again, true)
+            }
             _ => false,
         };
         out.push_back(Command::Disconnect);
@@ -489,7 +504,9 @@ impl Reader {
             wait,
             failures: self.retries.failures(),
         }));
-        self.state = State::Waiting { until: now + wait };
+        self.state = State::Waiting {
+            until: now.saturating_add(wait),
+        };
         Outcome::Nothing
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::command::{Command, Notice, Write};
 use super::error::{Found, SessionError};
 use super::{Now, SessionConfig};
-use crate::batch::{BatchInfo, SinkError};
+use crate::batch::{BatchInfo, Failure, SinkError};
 use crate::checkpoint::{Checkpoint, FORMAT, ViewIdentity};
 use crate::release::{Segment, Taken};
 use crate::retry::{Entropy, Retries};
-use crate::types::{CLOSED, Frontier, View};
+use crate::types::{CLOSED, Envelope, Frontier, View};
 
 /// A write that is not known to be done.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ struct InFlight {
     next: Checkpoint,
     next_text: String,
     is_claim: bool,
+    /// The sink's own account, when the outcome of the last attempt is unknown.
+    unknown: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -122,11 +124,6 @@ impl Writer {
         self.last_commit
     }
 
-    /// Before each attempt at a snapshot.
-    pub(super) fn raise_generation(&mut self) {
-        self.generation += 1;
-    }
-
     /// Bytes of the write in flight that are in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.in_flight_segments()
@@ -182,6 +179,11 @@ impl Writer {
         self.reopen(None, out);
     }
 
+    /// Whether the sink is opened for the first time, or to claim again: nothing is at stake.
+    pub(super) fn is_opening_to_claim(&self) -> bool {
+        matches!(self.state, State::Opening(None))
+    }
+
     fn reopen(&mut self, pending: Option<Box<InFlight>>, out: &mut VecDeque<Command>) {
         if let Some(view) = &self.view {
             out.push_back(Command::OpenSink { view: view.clone() });
@@ -215,6 +217,7 @@ impl Writer {
                 next,
                 next_text: String::new(),
                 is_claim: false,
+                unknown: None,
             }),
             config,
             out,
@@ -234,11 +237,17 @@ impl Writer {
         }
     }
 
+    /// Takes the next epoch with a write of nothing.
     fn claim(
         &mut self,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
+        if self.committed.is_none() {
+            // A snapshot will follow. Its generation is durable before its first row: a worker
+            // that comes after a crash in the middle of it must take a higher one.
+            self.generation += 1;
+        }
         let at = self.committed.unwrap_or(0);
         let info = BatchInfo {
             lower: at,
@@ -258,6 +267,7 @@ impl Writer {
                 next,
                 next_text: String::new(),
                 is_claim: true,
+                unknown: None,
             }),
             config,
             out,
@@ -272,22 +282,37 @@ impl Writer {
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
         self.attempt += 1;
+        in_flight.unknown = None;
         in_flight.next.nonce = format!("{}-{}", self.worker, self.attempt);
         in_flight.next_text = in_flight.next.encode()?;
         let spans_timestamps = match (in_flight.segments.first(), in_flight.segments.last()) {
             (Some(first), Some(last)) => first.min < last.max,
             _ => false,
         };
+        // Only the upsert envelope has a last change per key.
+        let nets = config.netted && config.envelope == Envelope::Upsert && spans_timestamps;
         let key = self.view.as_ref().map(|v| v.key.clone());
         out.push_back(Command::Write(Box::new(Write {
             info: in_flight.info.clone(),
             segments: in_flight.segments.clone(),
-            net_by: key.filter(|_| config.netted && spans_timestamps),
+            net_by: key.filter(|_| nets),
             expected: self.expected.clone(),
             next: in_flight.next_text.clone(),
         })));
         self.state = State::Writing(in_flight);
         Ok(())
+    }
+
+    fn send_again(
+        &mut self,
+        in_flight: Box<InFlight>,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        match self.send(in_flight, config, out) {
+            Ok(()) => Outcome::Nothing,
+            Err(error) => Outcome::Failed(error),
+        }
     }
 
     pub(super) fn handle_timeout(
@@ -302,27 +327,17 @@ impl Writer {
         let State::Waiting { then, .. } = std::mem::replace(&mut self.state, State::Stopped) else {
             return Outcome::Nothing;
         };
-        let sent = match then {
-            Then::Open(pending) => {
-                self.reopen(pending, out);
-                Ok(())
-            }
+        match then {
+            Then::Open(pending) => self.reopen(pending, out),
             // Read again what the other worker left.
-            Then::Claim => {
-                self.reopen(None, out);
-                Ok(())
-            }
-            Then::Write(in_flight) => self.send(in_flight, config, out),
+            Then::Claim => self.reopen(None, out),
+            Then::Write(in_flight) => return self.send_again(in_flight, config, out),
             Then::ReadBack(in_flight) => {
                 out.push_back(Command::ReadCheckpoint);
                 self.state = State::ReadingBack(in_flight);
-                Ok(())
             }
-        };
-        match sent {
-            Ok(()) => Outcome::Nothing,
-            Err(error) => Outcome::Failed(error),
         }
+        Outcome::Nothing
     }
 
     pub(super) fn handle_opened(
@@ -337,6 +352,10 @@ impl Writer {
             other => return self.unexpected("SinkOpened", other),
         };
         match (result, pending) {
+            // The wait for this attempt came before the sink was opened again.
+            (Ok(stored), Some(in_flight)) if stored == self.expected => {
+                self.send_again(in_flight, config, out)
+            }
             (Ok(stored), Some(in_flight)) => {
                 self.settle(now, stored.as_deref(), in_flight, config, out)
             }
@@ -358,7 +377,11 @@ impl Writer {
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
         match &stored {
-            None => self.epoch = 1,
+            None => {
+                self.epoch = 1;
+                self.generation = 0;
+                self.committed = None;
+            }
             Some(text) => {
                 let found = Checkpoint::parse(text, &config.sink_id)?;
                 if let (Some(then), Some(now)) = (found.views.first(), self.identity()) {
@@ -392,7 +415,7 @@ impl Writer {
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
-        let in_flight = match std::mem::replace(&mut self.state, State::Stopped) {
+        let mut in_flight = match std::mem::replace(&mut self.state, State::Stopped) {
             State::Writing(in_flight) => in_flight,
             other => return self.unexpected("Written", other),
         };
@@ -416,6 +439,7 @@ impl Writer {
                 out,
             ),
             Err(SinkError::Unknown(failure)) => {
+                in_flight.unknown = Some(failure.clone());
                 out.push_back(Command::Tell(Notice::Retrying {
                     error: SessionError::SinkUnknown(failure),
                     wait: Duration::ZERO,
@@ -476,41 +500,37 @@ impl Writer {
         match self.compare(stored, &in_flight, config) {
             Found::Committed { text } => self.commit(now, text, in_flight, out),
             Found::Expected => {
-                let failure = crate::batch::Failure {
-                    code: "not-applied".into(),
-                    message: "the write did not reach the target".into(),
-                    retry_after_ms: None,
+                let error = match in_flight.unknown.clone() {
+                    Some(failure) => SinkError::Unknown(failure),
+                    None => SinkError::Retryable(Failure {
+                        code: "not-applied".into(),
+                        message: "the write did not reach the target".into(),
+                        retry_after_ms: None,
+                    }),
                 };
-                self.retry(
-                    now,
-                    "write",
-                    SinkError::Retryable(failure),
-                    Then::Write(in_flight),
-                    config,
-                    out,
-                )
+                self.retry(now, "write", error, Then::Write(in_flight), config, out)
             }
             Found::Earlier { text, frontier } => {
                 self.expected = Some(text);
                 if frontier == self.committed {
-                    return match self.send(in_flight, config, out) {
-                        Ok(()) => Outcome::Nothing,
-                        Err(error) => Outcome::Failed(error),
-                    };
+                    return self.send_again(in_flight, config, out);
                 }
                 self.committed = frontier;
                 self.done_segments.extend(in_flight.segments);
                 self.state = State::Ready;
                 Outcome::Rewound
             }
-            Found::Stop(SessionError::Fenced { found, .. }) if in_flight.is_claim => {
-                // Losing the race for an epoch is no failure yet: look again, a little later.
+            // Losing the race for an epoch, to another claim or to a commit of the worker before
+            // us, is no failure yet: look again, a little later.
+            Found::Stop(
+                SessionError::Fenced { found, .. } | SessionError::CheckpointWentBack { found, .. },
+            ) if in_flight.is_claim => {
                 out.push_back(Command::Tell(Notice::ClaimLost { epoch: found }));
                 let jitter = self.entropy.unit();
                 match self.retries.next_wait(&config.retry, None, jitter) {
                     Some(wait) => {
                         self.state = State::Waiting {
-                            until: now + wait,
+                            until: now.saturating_add(wait),
                             then: Then::Claim,
                         };
                         Outcome::Nothing
@@ -555,6 +575,11 @@ impl Writer {
             })
         } else if found.frontier >= in_flight.next.frontier {
             Found::Committed { text: text.into() }
+        } else if found.frontier < self.committed {
+            Found::Stop(SessionError::CheckpointWentBack {
+                found: found.epoch,
+                epoch: self.epoch,
+            })
         } else {
             Found::Earlier {
                 text: text.into(),
@@ -629,7 +654,7 @@ impl Writer {
             failures: self.retries.failures(),
         }));
         self.state = State::Waiting {
-            until: now + wait,
+            until: now.saturating_add(wait),
             then,
         };
         Outcome::Nothing
