@@ -1,0 +1,195 @@
+//! Where to connect to, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use url::Url;
+
+use crate::tls::{self, Check, Roots};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_PORT: u16 = 5432;
+
+/// A dead peer is noticed after about a minute of silence.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// Why a URL cannot be used. Never holds any part of it but a host or a file name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// No URL, or not one of PostgreSQL.
+    #[error(
+        "materialize.url is not a URL of the form postgres://user@host:6875/database?sslmode=verify-full (escape special characters in a password as %XX, or take it from materialize.password_env)"
+    )]
+    Url,
+    /// An option after `?` that is not known or has a value it cannot have.
+    #[error(
+        "materialize.url has an option after the ? that is not known or has a value it cannot have; sslmode, sslrootcert, application_name, connect_timeout, options, keepalives and keepalives_idle are the usual ones"
+    )]
+    Option,
+    /// A bad `sslmode`.
+    #[error(
+        "sslmode in materialize.url must be disable, prefer, require, verify-ca or verify-full"
+    )]
+    SslMode,
+    /// `sslrootcert` is not usable.
+    #[error(
+        "cannot use {path}, which sslrootcert in materialize.url names: {reason}; it must be a PEM file with the certificate of the server's authority"
+    )]
+    Roots {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A check against the system's authorities, and there are none.
+    #[error(
+        "this system has no trusted certificates to check the server's with; install them (ca-certificates) or name a PEM file with sslrootcert in materialize.url"
+    )]
+    NoSystemRoots,
+    /// TLS could not be set up.
+    #[error("TLS cannot be set up: {0}; check sslmode and sslrootcert in materialize.url")]
+    Tls(String),
+}
+
+/// Where to connect to, and how.
+#[derive(Clone)]
+pub struct ConnectOptions {
+    config: Config,
+    target: String,
+    tls: MakeRustlsConnect,
+}
+
+/// Shows the target only: the rest may hold credentials.
+impl std::fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectOptions")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ConnectOptions {
+    /// Reads a URL such as `postgres://user@host:6875/materialize?sslmode=verify-full`. A
+    /// `password` given apart from it wins.
+    ///
+    /// `sslmode` means what it does in libpq: `disable`, `prefer` (encrypt if the server can),
+    /// `require` (encrypt, trust anybody; with `sslrootcert` as `verify-ca`), `verify-ca` (a trusted authority signed the
+    /// certificate), `verify-full` (and it is for this host). Without it, a server on this
+    /// machine gets `prefer` and any other `verify-full`: a URL copied without its options must
+    /// not send a password to whoever answers. `sslrootcert` names a PEM file of trusted
+    /// authorities, which is read now; without it, or as `system`, they are the system's.
+    ///
+    /// # Errors
+    /// What is wrong with the URL or the certificates, without the URL.
+    pub fn parse(url: &str, password: Option<String>) -> Result<Self, OptionsError> {
+        let mut url = Url::parse(url).map_err(|_| OptionsError::Url)?;
+        if !matches!(url.scheme(), "postgres" | "postgresql") {
+            return Err(OptionsError::Url);
+        }
+        let given = |name| {
+            let mut pairs = url.query_pairs();
+            pairs.find_map(|(k, v)| (k == name).then(|| v.into_owned()))
+        };
+        let (sslmode, sslrootcert) = (given("sslmode"), given("sslrootcert"));
+        // Kept as written: the two libraries decode `+` differently.
+        let rest: Vec<_> = url
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !matches!(pair.split('=').next(), Some("sslmode" | "sslrootcert")))
+            .collect();
+        let rest = rest.join("&");
+        url.set_query((!rest.is_empty()).then_some(rest.as_str()));
+
+        let mut config: Config = url.as_str().parse().map_err(|_| OptionsError::Option)?;
+        if config.get_hosts().is_empty() {
+            return Err(OptionsError::Url);
+        }
+        if let Some(password) = password {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("mz-wasm-sink");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        let named = |name| url.query_pairs().any(|(k, _)| k == name);
+        if !named("keepalives_idle") {
+            config.keepalives_idle(KEEPALIVE_IDLE);
+        }
+        if !named("keepalives_interval") {
+            config.keepalives_interval(KEEPALIVE_INTERVAL);
+        }
+        if !named("keepalives_retries") {
+            config.keepalives_retries(KEEPALIVE_RETRIES);
+        }
+        let (mode, check) = match sslmode.as_deref() {
+            Some("disable") => (SslMode::Disable, Check::Nothing),
+            Some("prefer") => (SslMode::Prefer, Check::Nothing),
+            Some("require") if sslrootcert.is_none() => (SslMode::Require, Check::Nothing),
+            Some("require" | "verify-ca") => (SslMode::Require, Check::Chain),
+            Some("verify-full") => (SslMode::Require, Check::ChainAndName),
+            None if config.get_hosts().iter().all(is_local) => (SslMode::Prefer, Check::Nothing),
+            None => (SslMode::Require, Check::ChainAndName),
+            Some(_) => return Err(OptionsError::SslMode),
+        };
+        config.ssl_mode(mode);
+        let roots = match sslrootcert {
+            None => Roots::System,
+            Some(name) if name == "system" => Roots::System,
+            Some(path) => Roots::File(PathBuf::from(path)),
+        };
+        Ok(Self {
+            target: target(&config),
+            config,
+            tls: MakeRustlsConnect::new(tls::client(check, &roots)?),
+        })
+    }
+
+    /// Host and port, for messages.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn tls(&self) -> MakeRustlsConnect {
+        self.tls.clone()
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        let timeout = self.config.get_connect_timeout();
+        timeout.copied().unwrap_or(CONNECT_TIMEOUT)
+    }
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+    }
+}
+
+fn target(config: &Config) -> String {
+    let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+    match config.get_hosts().first() {
+        Some(Host::Tcp(host)) if host.contains(':') => format!("[{host}]:{port}"),
+        Some(Host::Tcp(host)) => format!("{host}:{port}"),
+        Some(Host::Unix(path)) => format!("{}:{port}", path.display()),
+        None => format!("localhost:{port}"),
+    }
+}
