@@ -145,9 +145,8 @@ impl SinkComponent {
     /// # Errors
     /// [`LoadError::Describe`] when it fails, loops or takes too much memory.
     pub async fn inspect(&self) -> Result<Inspection, LoadError> {
-        let failed = |e: wasmtime::Error| {
-            LoadError::Describe(clean(&e.root_cause().to_string(), 1024))
-        };
+        let failed =
+            |e: wasmtime::Error| LoadError::Describe(clean(&e.root_cause().to_string(), 1024));
         let state = State::new(Limits::default(), HttpClient::deny_all(), "inspect");
         let mut instance = self.instantiate(state).await.map_err(failed)?;
         let described = instance

@@ -113,7 +113,10 @@ impl PluginSink {
     /// Takes the instance out: a call that is given up half-way must not leave it behind.
     fn begin_call(&mut self) -> Result<Instance, SinkError> {
         let mut instance = self.instance.take().ok_or_else(|| {
-            SinkError::Trapped(host_failure("not-open", "the sink has no instance: open it"))
+            SinkError::Trapped(host_failure(
+                "not-open",
+                "the sink has no instance: open it",
+            ))
         })?;
         instance.store.data_mut().begin_call();
         Ok(instance)

@@ -115,7 +115,7 @@ impl State {
     pub(crate) fn tick(&mut self) -> Result<(), Stop> {
         self.idle_ticks += 1;
         let allowed = self.limits.idle_timeout.as_millis() / crate::engine::TICK.as_millis();
-        if u128::from(self.idle_ticks) > allowed {
+        if u128::from(self.idle_ticks) > allowed.max(1) {
             return Err(Stop::NoProgress {
                 seconds: self.limits.idle_timeout.as_secs(),
             });
@@ -366,7 +366,11 @@ impl wasmtime::ResourceLimiter for State {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         // A table entry is a pointer in the host.
-        self.grow(desired.saturating_sub(current).saturating_mul(size_of::<usize>()))
+        self.grow(
+            desired
+                .saturating_sub(current)
+                .saturating_mul(size_of::<usize>()),
+        )
     }
 }
 
