@@ -87,6 +87,32 @@ async fn columns_and_json_share_one_position_and_rewind_goes_back() {
 }
 
 #[tokio::test]
+async fn a_guest_gets_its_rows_as_columns() {
+    let guest = Guest {
+        // The first value of the first column, whose lowest byte is a letter.
+        write: "(call $next (local.get $batch) (i32.const 100) (i32.const 768))
+                (call $echo (i32.load offset=16 (i32.load (i32.const 832))) (i32.const 1))",
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits::default());
+    sink.open(&view()).await.expect("open");
+    assert_eq!(echoed(write(&mut sink, &[i64::from(b'A')]).await), "A");
+}
+
+#[tokio::test]
+async fn a_rejection_and_its_answer_pass_through() {
+    let guest = Guest {
+        write: "(call $reject (local.get $batch) (i64.const 5)
+                  (i32.const 96) (i32.const 4) (i32.const 32) (i32.const 5) (i32.const 768))
+                (call $echo (i32.load (i32.const 776)) (i32.load (i32.const 780)))",
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits::default());
+    sink.open(&view()).await.expect("open");
+    assert_eq!(echoed(write(&mut sink, &[1]).await), "5 echo 1.2.3");
+}
+
+#[tokio::test]
 async fn a_batch_kept_after_its_write_has_lost_its_source() {
     let guest = Guest {
         // The first write keeps its batch; the second asks the old one for rows.

@@ -51,6 +51,8 @@ impl Guest {
   (import "materialize:sink/changes@0.1.0" "[method]batch.next"
     (func $next (param i32 i32 i32)))
   (import "materialize:sink/changes@0.1.0" "[method]batch.rewind" (func $rewind (param i32)))
+  (import "materialize:sink/changes@0.1.0" "[method]batch.reject"
+    (func $reject (param i32 i64 i32 i32 i32 i32 i32)))
   (import "materialize:sink/random@0.1.0" "bytes" (func $random (param i32 i32)))
   (memory (export "memory") 1)
   (global $heap (mut i32) (i32.const 4096))
@@ -224,7 +226,7 @@ impl BatchRows for Rows {
         self.next = 0;
     }
 
-    fn reject(&mut self, _: u64, _: &str, _: &str) -> Result<(), PullError> {
-        Ok(())
+    fn reject(&mut self, row: u64, category: &str, message: &str) -> Result<(), PullError> {
+        Err(PullError::Limit(format!("{row} {category} {message}")))
     }
 }
