@@ -1,156 +1,170 @@
-//! The `[sink]` settings.
+//! The sink's configuration, as an operator writes it.
+
+use std::collections::BTreeMap;
 
 use mz_sink_guest::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings of the turbopuffer sink.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+use crate::incarnation;
+use crate::schema::AttributeType;
+
+/// Configuration of the turbopuffer sink.
+///
+/// `filterable`, `types` and `rename` name columns: `"column"` in every view that has it, or
+/// `"view.column"`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Base name of the namespaces: letters, digits, `-`, `_` and `.`, at most 80.
-    pub namespace: String,
-    /// The namespace that holds the checkpoint. Default: the base name with `-control`.
-    pub control_namespace: Option<String>,
-    /// Region of the service, such as `gcp-us-central1`. Either this or `base_url`.
+    /// Region, such as `aws-us-east-1`. Gives the base URL unless that is set.
     pub region: Option<String>,
-    /// Where the service is, when not in a region.
+    /// Where the API is, such as `https://aws-us-east-1.turbopuffer.com`.
     pub base_url: Option<String>,
-    /// Name of the secret with the API key.
+    /// The name that namespaces are derived from: letters, digits, `-`, `_`, `.`.
+    pub namespace: String,
+    /// The namespace with the checkpoint; `<namespace>-control` when absent.
+    pub control_namespace: Option<String>,
+    /// Name of the secret that holds the API key.
     #[serde(default = "default_api_key_secret")]
     pub api_key_secret: String,
-    /// Text columns to filter on. Their values may have at most 4 KiB.
-    #[serde(default)]
-    pub filterable: Vec<String>,
-    /// What becomes of signed integer keys.
-    #[serde(default)]
-    pub signed_keys: SignedKeys,
-    /// What becomes of `numeric`, which is exact to 39 digits.
-    #[serde(default)]
-    pub numeric: Numeric,
-    /// What becomes of timestamps, which are exact to the microsecond.
-    #[serde(default)]
-    pub timestamps: Timestamps,
-    /// What becomes of NaN and the infinities, which JSON numbers cannot say.
-    #[serde(default)]
-    pub non_finite: NonFinite,
-    /// A request is sent when its body has about this many bytes.
+    /// Most bytes in one request. A row that is larger alone is refused.
     #[serde(default = "default_max_request_bytes")]
-    #[schemars(range(min = 4096, max = 268_435_456))]
-    pub max_request_bytes: usize,
-    /// Requests on their way at the same time.
+    #[schemars(range(min = 65536, max = 268435456))]
+    pub max_request_bytes: u32,
+    /// Most rows in one request.
+    #[serde(default = "default_max_request_rows")]
+    #[schemars(range(min = 1))]
+    pub max_request_rows: u32,
+    /// Most requests in flight.
     #[serde(default = "default_requests_in_flight")]
     #[schemars(range(min = 1, max = 64))]
-    pub requests_in_flight: usize,
+    pub requests_in_flight: u32,
+    /// Time limit of one request, in milliseconds.
+    #[serde(default = "default_timeout_ms")]
+    #[schemars(range(min = 1))]
+    pub timeout_ms: u32,
+    /// What a signed integer key becomes.
+    #[serde(default)]
+    pub id_type: IdType,
+    /// Text and JSON columns that can be filtered on. A row whose value is longer than 4 KiB is
+    /// then refused.
+    #[serde(default)]
+    pub filterable: Vec<String>,
+    /// Attribute types other than the usual ones, such as `float` for a numeric column.
+    #[serde(default)]
+    pub types: BTreeMap<String, AttributeType>,
+    /// Attribute names other than the column's.
+    #[serde(default)]
+    pub rename: BTreeMap<String, String>,
+}
+
+/// What a signed integer key becomes. Ids are unsigned in turbopuffer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IdType {
+    /// Its decimal text: exact for every value.
+    #[default]
+    String,
+    /// An unsigned integer; a row with a negative key is refused.
+    Uint,
 }
 
 fn default_api_key_secret() -> String {
     "turbopuffer_api_key".into()
 }
 
-fn default_max_request_bytes() -> usize {
-    8 << 20
+fn default_max_request_bytes() -> u32 {
+    16 << 20
 }
 
-fn default_requests_in_flight() -> usize {
+fn default_max_request_rows() -> u32 {
+    50_000
+}
+
+fn default_requests_in_flight() -> u32 {
     4
 }
 
-/// What becomes of signed integer keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SignedKeys {
-    /// Ids are strings: turbopuffer has no negative integer ids.
-    #[default]
-    String,
-    /// Ids are unsigned integers; a row with a negative key is rejected.
-    Uint,
-}
-
-/// What becomes of `numeric`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Numeric {
-    /// A string with every digit.
-    #[default]
-    String,
-    /// The nearest 64-bit float.
-    Float,
-}
-
-/// What becomes of timestamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timestamps {
-    /// A string with every digit.
-    #[default]
-    String,
-    /// Microseconds since 1970 as an integer, which can be compared in filters.
-    Micros,
-}
-
-/// What becomes of NaN and the infinities.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NonFinite {
-    /// The row is rejected; the rest goes on.
-    #[default]
-    Reject,
-    /// The attribute becomes null.
-    Null,
+fn default_timeout_ms() -> u32 {
+    60_000
 }
 
 impl Config {
-    /// Checks what the types cannot say.
-    ///
-    /// # Errors
-    /// [`Error::Permanent`] naming the setting.
-    pub fn check(&self) -> Result<(), Error> {
-        let bad = |message: String| Err(Error::permanent("bad-config", message));
-        for (setting, name, max) in [
-            ("namespace", Some(&self.namespace), 80),
-            ("control_namespace", self.control_namespace.as_ref(), 128),
+    /// What the JSON Schema cannot say.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (field, value, least, most) in [
+            (
+                "max_request_bytes",
+                self.max_request_bytes,
+                64 << 10,
+                256 << 20,
+            ),
+            ("max_request_rows", self.max_request_rows, 1, u32::MAX),
+            ("requests_in_flight", self.requests_in_flight, 1, 64),
+            ("timeout_ms", self.timeout_ms, 1, u32::MAX),
         ] {
-            let fits = |name: &String| {
-                (1..=max).contains(&name.len())
-                    && name
-                        .bytes()
-                        .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-            };
-            if name.is_some_and(|name| !fits(name)) {
-                return bad(format!(
-                    "sink.{setting} must have 1 to {max} letters, digits, `-`, `_` or `.`"
-                ));
+            if !(least..=most).contains(&value) {
+                return Err(invalid(format!(
+                    "`{field}` is {value}: it must be from {least} to {most}"
+                )));
             }
         }
-        if self.region.is_some() == self.base_url.is_some() {
-            return bad("set either sink.region or sink.base_url".into());
+        incarnation::check_base("namespace", &self.namespace)?;
+        incarnation::check_base("control_namespace", &self.control_namespace())?;
+        if self.control_namespace() == self.namespace {
+            return Err(invalid(
+                "`control_namespace` is the same as `namespace`: give it another name",
+            ));
         }
-        if self.max_request_bytes < 4096 || self.requests_in_flight == 0 {
-            return bad(
-                "sink.max_request_bytes must be at least 4096, sink.requests_in_flight at least 1"
-                    .into(),
-            );
+        let word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if self.api_key_secret.is_empty() || !self.api_key_secret.chars().all(word) {
+            return Err(invalid(
+                "`api_key_secret` must be a secret's name, not the key itself: \
+                 letters, digits, `_`, `-`, `.`",
+            ));
         }
-        Ok(())
+        self.base_url().map(drop)
     }
 
-    /// Where the service is, without a slash at the end.
-    pub fn base_url(&self) -> String {
-        match (&self.base_url, &self.region) {
-            (Some(url), _) => url.trim_end_matches('/').into(),
-            (None, region) => format!(
-                "https://{}.turbopuffer.com",
-                region.as_deref().unwrap_or_default()
-            ),
+    /// Without a slash at the end.
+    pub(crate) fn base_url(&self) -> Result<String, Error> {
+        let url = match (&self.base_url, &self.region) {
+            (Some(url), None) => url.trim_end_matches('/').to_owned(),
+            (None, Some(region)) => {
+                let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+                if region.is_empty() || !region.chars().all(word) {
+                    return Err(invalid(
+                        "`region` must be a region's name, such as `aws-us-east-1`",
+                    ));
+                }
+                format!("https://{region}.turbopuffer.com")
+            }
+            (Some(_), Some(_)) => {
+                return Err(invalid(
+                    "`region` and `base_url` are both set: remove one of them",
+                ));
+            }
+            (None, None) => {
+                return Err(invalid(
+                    "neither `region` nor `base_url` is set: add `region = \"aws-us-east-1\"` \
+                     or another region",
+                ));
+            }
+        };
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            return Err(invalid("`base_url` must start with https:// or http://"));
         }
+        Ok(url)
     }
 
-    /// The namespace that holds the checkpoint.
-    pub fn control_namespace(&self) -> String {
-        match &self.control_namespace {
-            Some(name) => name.clone(),
-            None => format!("{}-control", self.namespace),
-        }
+    pub(crate) fn control_namespace(&self) -> String {
+        self.control_namespace
+            .clone()
+            .unwrap_or_else(|| format!("{}-control", self.namespace))
     }
+}
+
+/// A configuration error; the message names the field and the fix.
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::permanent("invalid-config", message)
 }

@@ -1,331 +1,278 @@
-//! Documents as the JSON columns of a write request, appended without an allocation per value.
+//! Rows as the JSON body of a write, column by column, straight from the chunk.
 
-use mz_sink_guest::{Chunk, ColumnData, Op, Value, Values};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use mz_sink_guest::{Chunk, ColumnData, Error, Op, ValueRef, Values};
 
-use crate::config::NonFinite;
 use crate::ids;
-use crate::mapping::{Attribute, Form, IdForm, Mapping};
+use crate::schema::{Attribute, Encoding, PlainText, Table};
 
-/// Longest value of an attribute, in bytes (API limit).
-const MAX_VALUE: usize = 8 << 20;
-
-/// Longest value of a filterable attribute, in bytes (API limit).
-const MAX_FILTERABLE: usize = 4 << 10;
-
-/// A replayed or stale write meets a newer document and is skipped.
-const CONDITION: &str =
-    r#"["Or",[["mz_timestamp","Lt",{"$ref_new":"mz_timestamp"}],["mz_timestamp","Eq",null]]]"#;
-
-/// A row that cannot become a document.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Unfit {
-    /// Its position in the chunk.
-    pub row: usize,
-    /// Stable and machine-readable.
-    pub category: &'static str,
-    /// For people; no values.
-    pub message: String,
+/// What is the same for all rows of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp {
+    pub(crate) generation: u64,
+    pub(crate) written_at_ms: u64,
 }
 
-/// The documents of one request, by column.
-#[derive(Debug)]
-pub struct Documents<'a> {
-    mapping: &'a Mapping,
-    non_finite: NonFinite,
-    generation: u64,
-    now_ms: u64,
-    rows: usize,
-    ids: Vec<u8>,
-    timestamps: Vec<u8>,
-    deleted: Vec<u8>,
-    attributes: Vec<Vec<u8>>,
-    scratch: Vec<u8>,
+/// Whether stored documents are compared first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Only documents older than the row are replaced.
+    NewerWins,
+    /// Into a namespace that this attempt made.
+    Load,
 }
 
-impl<'a> Documents<'a> {
-    /// No documents yet.
-    pub fn new(mapping: &'a Mapping, non_finite: NonFinite, generation: u64, now_ms: u64) -> Self {
-        Self {
-            mapping,
-            non_finite,
-            generation,
-            now_ms,
-            rows: 0,
-            ids: Vec::new(),
-            timestamps: Vec::new(),
-            deleted: Vec::new(),
-            attributes: vec![Vec::new(); mapping.attributes.len()],
-            scratch: Vec::new(),
+/// A stale write, or one sent twice, meets a document that is not older, and is skipped. The
+/// null arm is for documents that this sink did not write.
+const NEWER_WINS: &str = concat!(
+    r#","upsert_condition":["Or",[["mz_timestamp","Lt",{"$ref_new":"mz_timestamp"}],"#,
+    r#"["mz_timestamp","Eq",null]]]"#
+);
+
+/// The body of a write with these rows of a chunk.
+pub(crate) fn body(
+    table: &Table,
+    chunk: &Chunk,
+    rows: &[u32],
+    stamp: Stamp,
+    mode: Mode,
+    capacity: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(capacity);
+    // Never create: a stale worker must not revive a deleted namespace.
+    out.extend_from_slice(br#"{"create_namespace":false,"upsert_columns":{"id":["#);
+    let mut scratch = Vec::new();
+    let mut sound = true;
+    separated(rows, &mut out, |row, out| {
+        sound &= ids::push_id(&table.id, chunk, row, &mut scratch, out);
+    });
+    if !sound {
+        return Err(mismatch(table));
+    }
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(br#"],"mz_timestamp":["#);
+    separated(rows, &mut out, |row, out| {
+        out.extend_from_slice(digits.format(chunk.timestamps()[row]).as_bytes());
+    });
+    out.extend_from_slice(br#"],"deleted":["#);
+    separated(rows, &mut out, |row, out| {
+        out.extend_from_slice(match chunk.op(row) {
+            Op::Put => b"false",
+            Op::Delete => b"true",
+        });
+    });
+    for (name, value) in [
+        (&br#"],"generation":["#[..], stamp.generation),
+        (br#"],"written_at":["#, stamp.written_at_ms),
+    ] {
+        out.extend_from_slice(name);
+        let text = digits.format(value).as_bytes();
+        separated(rows, &mut out, |_, out| out.extend_from_slice(text));
+    }
+    for attribute in &table.attributes {
+        out.extend_from_slice(b"],");
+        push_json_text(attribute.name.as_bytes(), &mut out);
+        out.extend_from_slice(b":[");
+        let column = &chunk.columns()[attribute.column];
+        if !push_column(attribute, column, rows, &mut out) {
+            return Err(mismatch(table));
         }
     }
-
-    /// Whether there is nothing to send.
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
+    out.extend_from_slice(b"]}");
+    if mode == Mode::NewerWins {
+        out.extend_from_slice(NEWER_WINS.as_bytes());
     }
+    out.extend_from_slice(br#","schema":"#);
+    out.extend_from_slice(table.schema.as_bytes());
+    out.push(b'}');
+    Ok(out)
+}
 
-    /// About the size of the request, in bytes.
-    pub fn byte_len(&self) -> usize {
-        let attributes: usize = self.attributes.iter().map(Vec::len).sum();
-        attributes + self.ids.len() + self.timestamps.len() + self.deleted.len() + self.rows * 18
-    }
+fn mismatch(table: &Table) -> Error {
+    Error::permanent(
+        "malformed-chunk",
+        format!(
+            "a chunk of view `{}` does not have the values its column types promise",
+            table.view
+        ),
+    )
+}
 
-    /// Appends the rows of a chunk but for those that do not fit, which it gives back.
-    pub fn push(&mut self, chunk: &Chunk) -> Vec<Unfit> {
-        let rows = chunk.rows as usize;
-        let mut unfit = Vec::new();
-        let mut fits = vec![true; rows];
-        for row in 0..rows {
-            if let Err(reason) = self.check(chunk, row) {
-                fits[row] = false;
-                unfit.push(reason);
-            }
+/// Calls `push` for each row, with commas between.
+#[inline]
+fn separated(rows: &[u32], out: &mut Vec<u8>, mut push: impl FnMut(usize, &mut Vec<u8>)) {
+    for (index, &row) in rows.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
         }
-        let kept: Vec<usize> = (0..rows).filter(|row| fits[*row]).collect();
-        for &row in &kept {
-            self.push_id(chunk, row);
-            push_uint(chunk.timestamps[row], &mut self.timestamps);
-            let deleted: &[u8] = match chunk.op(row) {
-                Op::Put => b"false,",
-                Op::Delete => b"true,",
-            };
-            self.deleted.extend_from_slice(deleted);
-        }
-        for (attribute, out) in self.mapping.attributes.iter().zip(&mut self.attributes) {
-            let column = &chunk.columns[attribute.column];
-            push_column(
-                column,
-                attribute,
-                &self.mapping.types[attribute.column],
-                &kept,
-                out,
-            );
-        }
-        self.rows += kept.len();
-        unfit
-    }
-
-    fn check(&self, chunk: &Chunk, row: usize) -> Result<(), Unfit> {
-        let unfit = |category, message: String| Unfit {
-            row,
-            category,
-            message,
-        };
-        for key in &self.mapping.key {
-            let value = chunk.columns[*key].get(row);
-            match value {
-                Value::Null => {
-                    return Err(unfit("null-key", "a key column is NULL".into()));
-                }
-                Value::Int(n) if n < 0 && self.mapping.id == IdForm::Uint => {
-                    return Err(unfit(
-                        "negative-key",
-                        "the key is negative and sink.signed_keys is \"uint\"".into(),
-                    ));
-                }
-                _ => {}
-            }
-        }
-        for attribute in &self.mapping.attributes {
-            let column = &chunk.columns[attribute.column];
-            let limit = if attribute.filterable {
-                MAX_FILTERABLE
-            } else {
-                MAX_VALUE
-            };
-            match (&column.values, attribute.form) {
-                (Values::Texts(p) | Values::Bytes(p), Form::Text) => {
-                    let len = (p.offsets[row + 1] - p.offsets[row]) as usize;
-                    // Bytes become two digits each.
-                    let len = match &column.values {
-                        Values::Bytes(_) => len * 2 + 2,
-                        _ => len,
-                    };
-                    if len > limit {
-                        return Err(unfit(
-                            "value-too-long",
-                            format!("{:?} has more than {limit} bytes", attribute.name),
-                        ));
-                    }
-                }
-                (Values::Floats(v), Form::Float)
-                    if !v[row].is_finite()
-                        && self.non_finite == NonFinite::Reject
-                        && !column.is_null(row) =>
-                {
-                    return Err(unfit(
-                        "non-finite",
-                        format!("{:?} is NaN or infinite", attribute.name),
-                    ));
-                }
-                (Values::Texts(p), Form::NumericFloat)
-                    if self.non_finite == NonFinite::Reject
-                        && p.get(row).eq_ignore_ascii_case(b"nan") =>
-                {
-                    return Err(unfit("non-finite", format!("{:?} is NaN", attribute.name)));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn push_id(&mut self, chunk: &Chunk, row: usize) {
-        let (mapping, out) = (self.mapping, &mut self.ids);
-        match mapping.id {
-            IdForm::Uint => {
-                let n = match chunk.columns[mapping.key[0]].get(row) {
-                    Value::Int(n) => n.unsigned_abs(),
-                    Value::Uint(n) => n,
-                    _ => 0,
-                };
-                push_uint(n, out);
-            }
-            IdForm::Uuid | IdForm::String => {
-                let parts = mapping
-                    .key
-                    .iter()
-                    .map(|key| (chunk.columns[*key].get(row), &mapping.types[*key]));
-                let mut id = Vec::new();
-                // NULL keys were refused by `check`.
-                let _ = ids::write(parts, &mut self.scratch, &mut id);
-                push_string(&id, out);
-                out.push(b',');
-            }
-        }
-    }
-
-    /// The request body.
-    pub fn into_body(self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(self.byte_len() + self.mapping.schema.len() + 512);
-        body.extend_from_slice(b"{\"upsert_columns\":{");
-        let column = |name: &str, values: &[u8], body: &mut Vec<u8>| {
-            push_string(name.as_bytes(), body);
-            body.extend_from_slice(b":[");
-            // Without the comma after the last value.
-            body.extend_from_slice(&values[..values.len().saturating_sub(1)]);
-            body.extend_from_slice(b"],");
-        };
-        column("id", &self.ids, &mut body);
-        column("mz_timestamp", &self.timestamps, &mut body);
-        column("deleted", &self.deleted, &mut body);
-        for (attribute, values) in self.mapping.attributes.iter().zip(&self.attributes) {
-            column(&attribute.name, values, &mut body);
-        }
-        for (name, n) in [("generation", self.generation), ("written_at", self.now_ms)] {
-            let mut values = Vec::new();
-            for _ in 0..self.rows {
-                push_uint(n, &mut values);
-            }
-            column(name, &values, &mut body);
-        }
-        body.pop();
-        body.extend_from_slice(b"},\"upsert_condition\":");
-        body.extend_from_slice(CONDITION.as_bytes());
-        body.extend_from_slice(b",\"create_namespace\":false,\"schema\":");
-        body.extend_from_slice(self.mapping.schema.as_bytes());
-        body.push(b'}');
-        body
+        push(row as usize, out);
     }
 }
 
-fn push_uint(n: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
-    out.push(b',');
-}
-
-/// Appends the kept values of a column, each with a comma behind it.
+/// One column, the types decided once and not for each value. False when they do not agree.
 fn push_column(
-    column: &ColumnData,
     attribute: &Attribute,
-    ty: &mz_sink_guest::ColumnType,
-    kept: &[usize],
+    column: &ColumnData,
+    rows: &[u32],
     out: &mut Vec<u8>,
-) {
-    match (&column.values, attribute.form) {
-        (Values::Booleans(v), _) => each(column, kept, out, |row, out| {
-            out.extend_from_slice(if v[row] == 0 { b"false" } else { b"true" });
+) -> bool {
+    match (attribute.encoding, column.values()) {
+        (Encoding::Bool, Values::Booleans(values)) => push_values(column, rows, out, |row, out| {
+            push_bool(values[row] != 0, out);
         }),
-        (Values::Ints(v), Form::Int) => each(column, kept, out, |row, out| {
-            out.extend_from_slice(itoa::Buffer::new().format(v[row]).as_bytes());
-        }),
-        (Values::Uints(v), _) => each(column, kept, out, |row, out| {
-            out.extend_from_slice(itoa::Buffer::new().format(v[row]).as_bytes());
-        }),
-        (Values::Floats(v), _) => each(column, kept, out, |row, out| {
-            if v[row].is_finite() {
-                out.extend_from_slice(ryu::Buffer::new().format_finite(v[row]).as_bytes());
-            } else {
-                out.extend_from_slice(b"null");
-            }
-        }),
-        (Values::Texts(p), Form::NumericFloat) => each(column, kept, out, |row, out| {
-            let parsed = std::str::from_utf8(p.get(row))
-                .ok()
-                .and_then(|t| t.parse().ok());
-            match parsed {
-                Some(x) if f64::is_finite(x) => {
-                    out.extend_from_slice(ryu::Buffer::new().format_finite(x).as_bytes());
-                }
-                _ => out.extend_from_slice(b"null"),
-            }
-        }),
-        (Values::Texts(p), _) => each(column, kept, out, |row, out| push_string(p.get(row), out)),
-        (Values::Ints(_) | Values::Bytes(_), _) => {
-            let mut text = Vec::new();
-            each(column, kept, out, |row, out| {
-                text.clear();
-                column.get(row).write_text(ty, &mut text);
-                push_string(&text, out);
+        (Encoding::Integer | Encoding::Unsigned, Values::Ints(values)) => {
+            push_values(column, rows, out, |row, out| {
+                out.extend_from_slice(itoa::Buffer::new().format(values[row]).as_bytes());
             });
         }
-    }
-}
-
-/// Appends the kept rows of a column with `write`, NULLs as null.
-fn each(
-    column: &ColumnData,
-    kept: &[usize],
-    out: &mut Vec<u8>,
-    mut write: impl FnMut(usize, &mut Vec<u8>),
-) {
-    for &row in kept {
-        if column.is_null(row) {
-            out.extend_from_slice(b"null");
-        } else {
-            write(row, out);
+        (Encoding::Integer, Values::Uints(values)) => push_values(column, rows, out, |row, out| {
+            out.extend_from_slice(itoa::Buffer::new().format(values[row]).as_bytes());
+        }),
+        (Encoding::Float, Values::Floats(values)) => push_values(column, rows, out, |row, out| {
+            push_number(values[row], out);
+        }),
+        (Encoding::Float32, Values::Floats(values)) => {
+            push_values(column, rows, out, |row, out| {
+                push_number32(values[row] as f32, out);
+            });
         }
-        out.push(b',');
+        (Encoding::NumericAsFloat, Values::Texts(texts)) => {
+            push_values(column, rows, out, |row, out| {
+                push_number(texts.get(row).parse().unwrap_or(f64::NAN), out);
+            });
+        }
+        (Encoding::Text, Values::Texts(texts)) => push_values(column, rows, out, |row, out| {
+            push_json_text(texts.get(row).as_bytes(), out);
+        }),
+        (Encoding::Plain(plain) | Encoding::Datetime(plain), _) => {
+            let mut sound = true;
+            push_values(column, rows, out, |row, out| {
+                out.push(b'"');
+                sound &= column
+                    .get(row)
+                    .is_some_and(|value| push_plain(value, plain, out));
+                out.push(b'"');
+            });
+            return sound;
+        }
+        _ => return false,
+    }
+    true
+}
+
+#[inline]
+fn push_values(
+    column: &ColumnData,
+    rows: &[u32],
+    out: &mut Vec<u8>,
+    mut push: impl FnMut(usize, &mut Vec<u8>),
+) {
+    if column.has_nulls() {
+        separated(rows, out, |row, out| {
+            if column.is_null(row) {
+                out.extend_from_slice(b"null");
+            } else {
+                push(row, out);
+            }
+        });
+    } else {
+        separated(rows, out, push);
     }
 }
 
-/// Whether a byte must be escaped in a JSON string.
-const ESCAPED: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut b = 0;
-    while b < 0x20 {
-        table[b] = true;
-        b += 1;
+/// Appends the text of a value, without quotes. False when the value is of another type.
+pub(crate) fn push_plain(value: ValueRef<'_>, plain: PlainText, out: &mut Vec<u8>) -> bool {
+    match (plain, value) {
+        (PlainText::Bool, ValueRef::Bool(value)) => push_bool(value, out),
+        (PlainText::Integer, ValueRef::Int(value)) => {
+            out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        }
+        (PlainText::Integer, ValueRef::Uint(value)) => {
+            out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        }
+        (PlainText::Float, ValueRef::Float(value)) => {
+            push_float_text(value, ryu::Buffer::new().format_finite(value), out);
+        }
+        (PlainText::Float32, ValueRef::Float(value)) => {
+            push_float_text(value, ryu::Buffer::new().format_finite(value as f32), out);
+        }
+        (PlainText::Date, ValueRef::Int(value)) => crate::civil::push_date(value, out),
+        (PlainText::Time, ValueRef::Int(value)) => crate::civil::push_time(value, out),
+        (PlainText::Timestamp, ValueRef::Int(value)) => crate::civil::push_timestamp(value, out),
+        (PlainText::TimestampTz, ValueRef::Int(value)) => {
+            crate::civil::push_timestamp(value, out);
+            out.push(b'Z');
+        }
+        (PlainText::Base64, ValueRef::Bytes(value)) => {
+            out.extend_from_slice(STANDARD.encode(value).as_bytes());
+        }
+        _ => return false,
     }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+    true
+}
+
+/// PostgreSQL's words for what has no digits; `1` for 1.0; one zero.
+fn push_float_text(value: f64, finite: &str, out: &mut Vec<u8>) {
+    let text = if value.is_nan() {
+        "NaN"
+    } else if value == f64::INFINITY {
+        "Infinity"
+    } else if value == f64::NEG_INFINITY {
+        "-Infinity"
+    } else if value == 0.0 {
+        "0"
+    } else {
+        finite.strip_suffix(".0").unwrap_or(finite)
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn push_bool(value: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+/// A row with a value that is not finite was refused before; JSON has no word for it.
+fn push_number(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
+fn push_number32(value: f32, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
 
 /// Appends UTF-8 text as a JSON string.
-pub fn push_string(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_json_text(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|b| ESCAPED[usize::from(*b)]) {
-        out.extend_from_slice(&rest[..at]);
-        match rest[at] {
+    let mut copied = 0;
+    for (index, &byte) in text.iter().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text[copied..index]);
+        copied = index + 1;
+        match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
-            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => {
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(control >> 4)]);
+                out.push(HEX[usize::from(control & 15)]);
+            }
         }
-        rest = &rest[at + 1..];
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(&text[copied..]);
     out.push(b'"');
 }

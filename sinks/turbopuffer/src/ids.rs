@@ -1,107 +1,111 @@
-//! Document ids from keys: no two keys have one id, and no id is longer than 64 bytes.
+//! Document ids: equal for equal keys, different for different ones, at most 64 bytes.
 //!
 //! | key | id |
 //! | --- | --- |
-//! | one unsigned integer or uuid | itself |
-//! | one other column | its text, when it has 1 to 64 bytes and does not begin with `sha256:` |
-//! | several columns | each text behind its length, as in `2:423:abc`, when at most 64 bytes |
-//! | anything else | `sha256:` and 28 bytes of the hash of the text above, in hexadecimal |
+//! | unsigned integer | itself |
+//! | uuid | itself |
+//! | one column of another type | its text |
+//! | several columns | `3:abc2:42`: each text behind its length |
+//! | the last two, when empty, longer than 64 bytes, or like the next line | `sha256:` and the digest in base64url |
+//!
+//! The rule follows from the key's column types, never from a row, so a namespace has one kind.
 
-use mz_sink_guest::{ColumnType, Value};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mz_sink_guest::{Chunk, ValueRef};
 use sha2::{Digest, Sha256};
 
-/// Longest string id, in bytes (API limit).
-const MAX: usize = 64;
+use crate::encode::{push_json_text, push_plain};
+use crate::schema::{IdRule, KeyText};
+
+/// turbopuffer's limit in bytes.
+const MAX_LEN: usize = 64;
 
 const HASHED: &[u8] = b"sha256:";
 
-/// Appends the string id of a key; `None`, with nothing appended, when a part is NULL.
-pub fn write<'a>(
-    parts: impl ExactSizeIterator<Item = (Value<'a>, &'a ColumnType)>,
+/// Appends the id of a row as JSON. `scratch` is overwritten. False when the chunk has not the
+/// values that the key's types promise.
+pub(crate) fn push_id(
+    rule: &IdRule,
+    chunk: &Chunk,
+    row: usize,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
-) -> Option<()> {
-    scratch.clear();
-    let single = parts.len() == 1;
-    let mut part = Vec::new();
-    for (value, ty) in parts {
-        if value == Value::Null {
-            return None;
+) -> bool {
+    let value = |column: usize| chunk.columns().get(column)?.get(row);
+    match rule {
+        IdRule::Uint { column } => match value(*column) {
+            Some(ValueRef::Uint(id)) => {
+                out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
+            }
+            _ => return false,
+        },
+        IdRule::NonNegative { column } => match value(*column) {
+            Some(ValueRef::Int(id)) if id >= 0 => {
+                out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
+            }
+            _ => return false,
+        },
+        IdRule::Uuid { column } => match value(*column) {
+            Some(ValueRef::Text(id)) => push_json_text(id.as_bytes(), out),
+            _ => return false,
+        },
+        IdRule::Text { column, text } => {
+            scratch.clear();
+            if !push_text(value(*column), *text, scratch) {
+                return false;
+            }
+            push_bounded(scratch, out);
         }
-        if single {
-            value.write_text(ty, scratch);
-        } else {
-            part.clear();
-            value.write_text(ty, &mut part);
-            scratch.extend_from_slice(itoa::Buffer::new().format(part.len()).as_bytes());
-            scratch.push(b':');
-            scratch.extend_from_slice(&part);
+        IdRule::Composite { parts } => {
+            scratch.clear();
+            for (column, text) in parts {
+                // The length is not known before the text is made.
+                let start = scratch.len();
+                if !push_text(value(*column), *text, scratch) {
+                    return false;
+                }
+                let mut length = itoa::Buffer::new();
+                let length = length.format(scratch.len() - start).bytes();
+                scratch.splice(start..start, length.chain([b':']));
+            }
+            push_bounded(scratch, out);
         }
     }
-    let plain = (1..=MAX).contains(&scratch.len()) && !scratch.starts_with(HASHED);
-    if plain {
-        out.extend_from_slice(scratch);
-    } else {
-        // 28 bytes are 56 digits: with the prefix, one less than an id may have.
-        let hash = Sha256::digest(&*scratch);
-        out.extend_from_slice(HASHED);
-        out.extend_from_slice(hex::encode(&hash[..28]).as_bytes());
-    }
-    Some(())
+    true
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(parts: &[&str]) -> String {
-        let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        let values = parts.iter().map(|p| (Value::Text(p), &ColumnType::Text));
-        write(values, &mut scratch, &mut out).unwrap();
-        assert!((1..=MAX).contains(&out.len()));
-        String::from_utf8(out).unwrap()
+/// The id for a text that is not from a row, such as a sink id.
+pub(crate) fn bounded(text: &str) -> String {
+    if fits(text.as_bytes()) {
+        text.to_owned()
+    } else {
+        String::from_utf8_lossy(&hashed(text.as_bytes())).into_owned()
     }
+}
 
-    #[test]
-    fn short_keys_are_their_own_ids() {
-        assert_eq!(id(&["abc"]), "abc");
-        assert_eq!(id(&[&"x".repeat(64)]), "x".repeat(64));
-        assert_eq!(id(&["1", "abc"]), "1:13:abc");
+fn push_text(value: Option<ValueRef<'_>>, text: KeyText, out: &mut Vec<u8>) -> bool {
+    match (value, text) {
+        (Some(ValueRef::Text(value)), KeyText::AsIs) => out.extend_from_slice(value.as_bytes()),
+        (Some(value), KeyText::Plain(plain)) => return push_plain(value, plain, out),
+        _ => return false,
     }
+    true
+}
 
-    #[test]
-    fn no_two_keys_have_one_id() {
-        let long = "x".repeat(65);
-        let hash_of_long = id(&[&long]);
-        let keys: Vec<Vec<&str>> = vec![
-            vec![""],
-            vec!["a"],
-            vec![&long],
-            vec![&hash_of_long],
-            vec!["sha256:"],
-            vec!["a", "b"],
-            vec!["ab", ""],
-            vec!["", "ab"],
-            vec!["1:a1:b"],
-            vec!["a1", "b"],
-        ];
-        let mut ids: Vec<_> = keys.iter().map(|k| id(k)).collect();
-        // A single key may look like a composite one, but a view has keys of one shape.
-        ids.retain(|i| i != "1:a1:b");
-        let all = ids.len();
-        ids.sort();
-        ids.dedup();
-        assert_eq!(ids.len(), all);
+fn push_bounded(text: &[u8], out: &mut Vec<u8>) {
+    if fits(text) {
+        push_json_text(text, out);
+    } else {
+        push_json_text(&hashed(text), out);
     }
+}
 
-    #[test]
-    fn a_key_with_null_has_no_id() {
-        let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        let parts = [
-            (Value::Int(1), &ColumnType::Int32),
-            (Value::Null, &ColumnType::Text),
-        ];
-        assert_eq!(write(parts.into_iter(), &mut scratch, &mut out), None);
-        assert!(out.is_empty());
-    }
+fn fits(text: &[u8]) -> bool {
+    !text.is_empty() && text.len() <= MAX_LEN && !text.starts_with(HASHED)
+}
+
+fn hashed(text: &[u8]) -> Vec<u8> {
+    let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(text));
+    [HASHED, digest.as_bytes()].concat()
 }

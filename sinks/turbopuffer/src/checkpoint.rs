@@ -1,0 +1,262 @@
+//! The control document: the checkpoint, and which incarnation readers should look at.
+//!
+//! | attribute | what it is |
+//! | --- | --- |
+//! | `checkpoint` | the host's text; too long to filter on |
+//! | `digest` | its SHA-256 in hexadecimal: what compare-and-set compares |
+//! | `views`, `active` | names of the views, and at the same place the namespace of each |
+//! | `retired` | namespaces that were active once |
+//! | `written_at` | milliseconds since 1970 |
+//!
+//! Every change is a patch conditional on the digest, and a patch never creates: nobody can
+//! revive a deleted document, and nobody can change a field on the basis of another state.
+
+use mz_sink_guest::{Error, Failure, Http};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::client::{Client, Trouble, Written};
+use crate::ids;
+
+/// Which namespaces hold the views.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Incarnations {
+    /// View and its namespace.
+    pub(crate) active: Vec<(String, String)>,
+    pub(crate) retired: Vec<String>,
+}
+
+impl Incarnations {
+    pub(crate) fn of(&self, view: &str) -> Option<&str> {
+        let mut active = self.active.iter();
+        active
+            .find(|(name, _)| name == view)
+            .map(|(_, namespace)| namespace.as_str())
+    }
+
+    /// Makes a namespace the active one of a view and retires the one before.
+    pub(crate) fn switch(&mut self, view: &str, namespace: String) {
+        match self.active.iter_mut().find(|(name, _)| name == view) {
+            Some((_, active)) => {
+                let before = std::mem::replace(active, namespace);
+                self.retired.push(before);
+            }
+            None => self.active.push((view.to_owned(), namespace)),
+        }
+    }
+}
+
+/// What is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) text: String,
+    pub(crate) incarnations: Incarnations,
+}
+
+/// The control document of one sink id.
+pub(crate) struct Control {
+    namespace: String,
+    id: String,
+    /// As last seen or written; none when there is no document.
+    stored: Option<Stored>,
+}
+
+/// A document as it comes back from a query. A null attribute is left out.
+#[derive(Deserialize)]
+struct Document {
+    checkpoint: Option<String>,
+    digest: Option<String>,
+    #[serde(default)]
+    views: Vec<String>,
+    #[serde(default)]
+    active: Vec<String>,
+    #[serde(default)]
+    retired: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    rows: Vec<Document>,
+}
+
+impl Control {
+    pub(crate) fn new(namespace: String, sink_id: &str) -> Self {
+        Control {
+            namespace,
+            id: ids::bounded(sink_id),
+            stored: None,
+        }
+    }
+
+    /// The checkpoint text as last seen or written.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.stored.as_ref().map(|stored| stored.text.as_str())
+    }
+
+    /// The incarnations as last seen or written.
+    pub(crate) fn incarnations(&self) -> Incarnations {
+        let stored = self.stored.as_ref();
+        stored.map_or_else(Incarnations::default, |stored| stored.incarnations.clone())
+    }
+
+    /// Reads the document, seeing every write that was acknowledged before.
+    pub(crate) fn read<H: Http>(&mut self, client: &Client<H>) -> Result<Option<String>, Error> {
+        let query = json!({
+            "rank_by": ["id", "asc"],
+            "filters": ["id", "Eq", self.id],
+            "limit": 1,
+            "include_attributes": ["checkpoint", "digest", "views", "active", "retired"],
+            "consistency": { "level": "strong" },
+        });
+        let page: Page = match client.query(&self.namespace, query.to_string().into_bytes()) {
+            Ok(page) => page,
+            Err(Trouble::NoNamespace(_)) => Page { rows: Vec::new() },
+            Err(trouble) => return Err(trouble.of_idempotent()),
+        };
+        let document = page.rows.into_iter().next();
+        self.stored = match document {
+            Some(document) => Some(self.understand(document)?),
+            None => None,
+        };
+        Ok(self.text().map(str::to_owned))
+    }
+
+    fn understand(&self, document: Document) -> Result<Stored, Error> {
+        let text = document.checkpoint.unwrap_or_default();
+        if document.digest != Some(digest(&text)) || document.views.len() != document.active.len() {
+            return Err(Error::permanent(
+                "damaged-checkpoint",
+                format!(
+                    "document `{}` of namespace `{}` was not written by this sink: delete it to \
+                     start again with a snapshot",
+                    self.id, self.namespace
+                ),
+            ));
+        }
+        Ok(Stored {
+            text,
+            incarnations: Incarnations {
+                active: document.views.into_iter().zip(document.active).collect(),
+                retired: document.retired,
+            },
+        })
+    }
+
+    /// Replaces `expected` by `next`, and the incarnations when they changed.
+    pub(crate) fn replace<H: Http>(
+        &mut self,
+        client: &Client<H>,
+        expected: Option<&str>,
+        next: &str,
+        changed: Option<Incarnations>,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let incarnations = changed.clone().unwrap_or_else(|| self.incarnations());
+        let next = Stored {
+            text: next.to_owned(),
+            incarnations,
+        };
+        let outcome = match expected {
+            None => {
+                let request = self.creation(&next, now_ms);
+                let written = client.write(&self.namespace, request.to_string().into_bytes());
+                written.map(|written| written.rows_upserted())
+            }
+            Some(expected) => {
+                let request = self.patch(expected, &next, changed.is_some(), now_ms);
+                let written = client.write(&self.namespace, request.to_string().into_bytes());
+                written.map(|written: Written| written.rows_patched())
+            }
+        };
+        match outcome {
+            Ok(1) => {
+                self.stored = Some(next);
+                Ok(())
+            }
+            // Another text, or none, or our own from a request sent twice.
+            Ok(_) => {
+                let found = self.read(client).map_err(unknown)?;
+                if found.as_deref() == Some(&next.text) {
+                    Ok(())
+                } else {
+                    Err(Error::Conflict(found))
+                }
+            }
+            Err(Trouble::NoNamespace(failure)) if expected.is_none() => {
+                Err(Error::Permanent(failure))
+            }
+            Err(Trouble::NoNamespace(_)) => {
+                self.stored = None;
+                Err(Error::Conflict(None))
+            }
+            Err(Trouble::NotProcessed(failure)) => Err(Error::Retryable(failure)),
+            Err(Trouble::MaybeProcessed(failure)) => Err(Error::Unknown(failure)),
+            Err(Trouble::Refused(failure)) => Err(Error::Permanent(failure)),
+        }
+    }
+
+    /// Only when there is no document; the namespace is made if need be.
+    fn creation(&self, next: &Stored, now_ms: u64) -> Value {
+        json!({
+            "create_namespace": true,
+            "upsert_rows": [self.row(next, true, now_ms)],
+            "upsert_condition": ["id", "Eq", null],
+            "schema": schema(),
+        })
+    }
+
+    fn patch(&self, expected: &str, next: &Stored, switches: bool, now_ms: u64) -> Value {
+        json!({
+            "create_namespace": false,
+            "patch_rows": [self.row(next, switches, now_ms)],
+            "patch_condition": ["digest", "Eq", digest(expected)],
+            "schema": schema(),
+        })
+    }
+
+    fn row(&self, next: &Stored, with_incarnations: bool, now_ms: u64) -> Value {
+        let mut row = json!({
+            "id": self.id,
+            "checkpoint": next.text,
+            "digest": digest(&next.text),
+            "written_at": now_ms,
+        });
+        if with_incarnations {
+            let (views, active): (Vec<_>, Vec<_>) =
+                next.incarnations.active.iter().cloned().unzip();
+            row["views"] = json!(views);
+            row["active"] = json!(active);
+            row["retired"] = json!(next.incarnations.retired);
+        }
+        row
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "id": "string",
+        "checkpoint": { "type": "string", "filterable": false },
+        "digest": "string",
+        "views": "[]string",
+        "active": "[]string",
+        "retired": { "type": "[]string", "filterable": false },
+        "written_at": "uint",
+    })
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn digest(text: &str) -> String {
+    hex::encode(Sha256::digest(text))
+}
+
+/// The checkpoint could not be read after a write of it: the host must find out.
+fn unknown(error: Error) -> Error {
+    match error {
+        Error::Retryable(failure) => Error::Unknown(Failure {
+            message: format!("the checkpoint could not be read back: {}", failure.message),
+            ..failure
+        }),
+        other => other,
+    }
+}

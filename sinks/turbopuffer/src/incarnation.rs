@@ -1,0 +1,64 @@
+//! Names of namespaces. Each snapshot gets namespaces of its own, so that no row of an earlier
+//! one, and no late write of a paused worker, can be visible after it.
+
+use mz_sink_guest::{Error, Info, View};
+
+use crate::config::{Config, invalid};
+
+/// turbopuffer allows 128 bytes. The rest is for generation, epoch and attempt, at most 56.
+const MAX_BASE_LEN: usize = 72;
+
+/// Digits of the attempt's digest in a name.
+const ATTEMPT_DIGITS: usize = 12;
+
+/// Checks the part of a name that the configuration gives.
+pub(crate) fn check_base(field: &str, name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.len() > MAX_BASE_LEN || !name.bytes().all(allowed) {
+        return Err(invalid(format!(
+            "`{field}` must have 1 to {MAX_BASE_LEN} letters, digits, `-`, `_` or `.`"
+        )));
+    }
+    Ok(())
+}
+
+fn allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
+}
+
+/// The base name of each view's namespaces: the configured one, with the view's name behind it
+/// when there are several views.
+pub(crate) fn bases(config: &Config, views: &[View]) -> Result<Vec<String>, Error> {
+    if views.len() == 1 {
+        return Ok(vec![config.namespace.clone()]);
+    }
+    let mut bases: Vec<String> = Vec::with_capacity(views.len());
+    for view in views {
+        let name = view
+            .name
+            .replace(|c| !u8::try_from(c).is_ok_and(allowed), "-");
+        let base = format!("{}-{name}", config.namespace);
+        if base.len() > MAX_BASE_LEN {
+            return Err(invalid(format!(
+                "`namespace` with the name of view `{}` has more than {MAX_BASE_LEN} bytes: \
+                 shorten one of them",
+                view.name
+            )));
+        }
+        if bases.contains(&base) {
+            return Err(invalid(format!(
+                "two views would share the namespace `{base}`: rename view `{}`",
+                view.name
+            )));
+        }
+        bases.push(base);
+    }
+    Ok(bases)
+}
+
+/// The name of a new incarnation. `attempt` is the digest of the checkpoint to be written, which
+/// is unique for each attempt: a request of an earlier attempt that arrives late meets a
+/// namespace that nobody reads. This is what makes it safe to load without conditions.
+pub(crate) fn name(base: &str, info: &Info, attempt: &str) -> String {
+    let attempt = attempt.get(..ATTEMPT_DIGITS).unwrap_or(attempt);
+    format!("{base}-g{}-e{}-{attempt}", info.generation, info.epoch)
+}

@@ -1,0 +1,160 @@
+//! Sends a batch's rows: split by rows and bytes, several requests in flight.
+//!
+//! A batch is netted, so every key is in it once, and requests may overtake each other.
+
+use std::collections::VecDeque;
+
+use mz_sink_guest::{Batch, Chunk, Error, Http};
+
+use crate::client::{Client, Writing};
+use crate::config::Config;
+use crate::encode::{self, Mode, Stamp};
+use crate::schema::Table;
+use crate::screen;
+
+/// Most bytes of rows pulled at once: enough for large requests, small beside a guest's memory.
+const MAX_PULL_BYTES: u32 = 4 << 20;
+
+/// Where a view's rows go.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) namespace: String,
+    pub(crate) mode: Mode,
+}
+
+/// The rows of one batch on their way.
+pub(crate) struct Requests<'a, H: Http> {
+    client: &'a Client<H>,
+    tables: &'a [Table],
+    /// By view; none when the batch may not have rows for it.
+    places: &'a [Option<Place>],
+    stamp: Stamp,
+    limits: Limits,
+    in_flight: VecDeque<InFlight<H::Exchange>>,
+    /// Of the last body, to allocate the next one at once.
+    bytes_per_row: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    rows: usize,
+    bytes: usize,
+    in_flight: usize,
+    pull_bytes: u32,
+}
+
+struct InFlight<E> {
+    writing: Writing<E>,
+    rows: u64,
+    mode: Mode,
+}
+
+impl<'a, H: Http> Requests<'a, H> {
+    pub(crate) fn new(
+        client: &'a Client<H>,
+        tables: &'a [Table],
+        places: &'a [Option<Place>],
+        stamp: Stamp,
+        config: &Config,
+    ) -> Self {
+        Requests {
+            client,
+            tables,
+            places,
+            stamp,
+            limits: Limits {
+                rows: config.max_request_rows as usize,
+                bytes: config.max_request_bytes as usize,
+                in_flight: config.requests_in_flight as usize,
+                // JSON is at most about twice as large as columns.
+                pull_bytes: (config.max_request_bytes / 2).min(MAX_PULL_BYTES),
+            },
+            in_flight: VecDeque::new(),
+            bytes_per_row: 0,
+        }
+    }
+
+    /// Sends all rows and returns when every request has succeeded.
+    pub(crate) fn send_all<B: Batch>(mut self, batch: &mut B) -> Result<(), Error> {
+        while let Some(chunk) = batch.next(self.limits.pull_bytes)? {
+            let table = self.tables.get(chunk.view()).ok_or_else(|| {
+                Error::permanent("malformed-chunk", "a chunk is of a view that is not there")
+            })?;
+            let rows = screen::accepted(table, &chunk, batch)?;
+            for part in rows.chunks(self.limits.rows) {
+                self.send(table, &chunk, part, batch)?;
+            }
+        }
+        while self.await_oldest()? {}
+        Ok(())
+    }
+
+    fn send<B: Batch>(
+        &mut self,
+        table: &Table,
+        chunk: &Chunk,
+        rows: &[u32],
+        batch: &mut B,
+    ) -> Result<(), Error> {
+        let Some(place) = self.places.get(chunk.view()).and_then(Option::as_ref) else {
+            return Err(Error::permanent(
+                "no-incarnation",
+                format!(
+                    "there are changes for view `{}`, and no snapshot of it in turbopuffer: take \
+                     a snapshot again",
+                    table.view
+                ),
+            ));
+        };
+        let capacity = self.bytes_per_row * rows.len() * 9 / 8 + 1024;
+        let body = encode::body(table, chunk, rows, self.stamp, place.mode, capacity)?;
+        if body.len() > self.limits.bytes {
+            return match rows {
+                [] => Ok(()),
+                &[row] => {
+                    let message = format!("the row makes a request of {} bytes", body.len());
+                    let position = chunk.position(row as usize);
+                    Ok(batch.reject(position, "row-too-large", &message)?)
+                }
+                _ => {
+                    drop(body);
+                    let (first, second) = rows.split_at(rows.len() / 2);
+                    self.send(table, chunk, first, batch)?;
+                    self.send(table, chunk, second, batch)
+                }
+            };
+        }
+        self.bytes_per_row = body.len() / rows.len().max(1);
+        while self.in_flight.len() >= self.limits.in_flight {
+            self.await_oldest()?;
+        }
+        let writing = self.client.start_write(&place.namespace, body);
+        self.in_flight.push_back(InFlight {
+            writing: writing.map_err(|trouble| trouble.of_idempotent())?,
+            rows: rows.len() as u64,
+            mode: place.mode,
+        });
+        Ok(())
+    }
+
+    /// False when nothing is in flight.
+    fn await_oldest(&mut self) -> Result<bool, Error> {
+        let Some(oldest) = self.in_flight.pop_front() else {
+            return Ok(false);
+        };
+        let written = oldest.writing.wait();
+        let written = written.map_err(|trouble| trouble.of_idempotent())?;
+        // Without a condition nothing is skipped, so the snapshot is counted as it goes.
+        if oldest.mode == Mode::Load && written.rows_upserted() != oldest.rows {
+            return Err(Error::retryable(
+                "incomplete-load",
+                format!(
+                    "turbopuffer wrote {} of {} rows of a snapshot",
+                    written.rows_upserted(),
+                    oldest.rows
+                ),
+            ));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,379 @@
+//! What each view becomes: its id, its attributes, and the schema sent with every write.
+
+use std::collections::BTreeSet;
+
+use mz_sink_guest::{Column, ColumnType, Error, View};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::{Config, IdType, invalid};
+
+/// Attributes that every document has beside the view's columns.
+const RESERVED: [&str; 5] = ["id", "mz_timestamp", "generation", "deleted", "written_at"];
+
+/// Where the full key is kept when the key column is called `id` and the id may be a hash of it.
+const KEY_ATTRIBUTE: &str = "source_id";
+
+/// turbopuffer's limits in bytes: attribute name, filterable value, any value.
+const MAX_NAME_LEN: usize = 128;
+const MAX_FILTERABLE_LEN: usize = 4 << 10;
+const MAX_VALUE_LEN: usize = 8 << 20;
+
+/// An attribute's type in turbopuffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AttributeType {
+    /// Text, exact for every type.
+    String,
+    /// Signed 64 bits.
+    Int,
+    /// Unsigned 64 bits; a row with a negative value is refused.
+    Uint,
+    /// 64 bits; numeric values are rounded, a row with NaN or an infinity is refused.
+    Float,
+    /// True or false.
+    Bool,
+    /// 128 bits.
+    Uuid,
+    /// Milliseconds: microseconds are lost; a row outside the years 0 to 9999 is refused.
+    Datetime,
+}
+
+/// How a value is written into JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Bool,
+    /// Digits.
+    Integer,
+    /// Digits, never negative.
+    Unsigned,
+    Float,
+    /// A float with 32 bits: fewer digits say it exactly.
+    Float32,
+    /// Decimal text as a number.
+    NumericAsFloat,
+    /// Text that may need escapes.
+    Text,
+    /// The text of the type, which needs none.
+    Plain(PlainText),
+    /// ISO 8601, with years of four digits.
+    Datetime(PlainText),
+}
+
+/// Types whose text form this sink makes. It contains nothing that JSON escapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlainText {
+    Bool,
+    Integer,
+    Float,
+    Float32,
+    Date,
+    Time,
+    Timestamp,
+    TimestampTz,
+    Base64,
+}
+
+/// One attribute of a view's documents.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    pub(crate) column: usize,
+    pub(crate) name: String,
+    pub(crate) encoding: Encoding,
+    /// Longest text or byte string; a row with a longer one is refused.
+    pub(crate) max_len: usize,
+}
+
+/// What a document's id is made from, decided by the key's column types.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum IdRule {
+    /// The unsigned integer itself.
+    Uint { column: usize },
+    /// A signed integer that must not be negative.
+    NonNegative { column: usize },
+    /// The uuid itself.
+    Uuid { column: usize },
+    /// One column's text.
+    Text { column: usize, text: KeyText },
+    /// Several columns.
+    Composite { parts: Vec<(usize, KeyText)> },
+}
+
+/// How a key column becomes text, independent of the attribute types configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyText {
+    /// It is text already.
+    AsIs,
+    Plain(PlainText),
+}
+
+/// All about one view.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) view: String,
+    pub(crate) columns: usize,
+    pub(crate) key: Vec<usize>,
+    pub(crate) id: IdRule,
+    pub(crate) attributes: Vec<Attribute>,
+    /// JSON object, as it goes into requests.
+    pub(crate) schema: String,
+}
+
+/// Builds all tables; an error when the configuration names a column that no view has.
+pub(crate) fn tables(config: &Config, views: &[View]) -> Result<Vec<Table>, Error> {
+    if views.is_empty() {
+        return Err(invalid("the sink has no view"));
+    }
+    let known: BTreeSet<String> = views
+        .iter()
+        .flat_map(|view| {
+            let both = |c: &Column| [c.name.clone(), format!("{}.{}", view.name, c.name)];
+            view.columns.iter().flat_map(both)
+        })
+        .collect();
+    let named = [
+        ("filterable", config.filterable.iter().collect::<Vec<_>>()),
+        ("types", config.types.keys().collect()),
+        ("rename", config.rename.keys().collect()),
+    ];
+    for (field, names) in named {
+        if let Some(name) = names.into_iter().find(|name| !known.contains(*name)) {
+            return Err(invalid(format!(
+                "`{field}` names `{name}`, which no view has: use a column's name, or \
+                 `view.column`"
+            )));
+        }
+    }
+    views.iter().map(|view| table(config, view)).collect()
+}
+
+fn table(config: &Config, view: &View) -> Result<Table, Error> {
+    let id = id_rule(config, view)?;
+    let id_type = match id {
+        IdRule::Uint { .. } | IdRule::NonNegative { .. } => "uint",
+        IdRule::Uuid { .. } => "uuid",
+        IdRule::Text { .. } | IdRule::Composite { .. } => "string",
+    };
+    let mut schema = Map::new();
+    schema.insert("id".into(), json!(id_type));
+    schema.insert("mz_timestamp".into(), json!("uint"));
+    schema.insert("generation".into(), json!("uint"));
+    schema.insert("deleted".into(), json!("bool"));
+    schema.insert("written_at".into(), json!("uint"));
+
+    let mut attributes = Vec::with_capacity(view.columns.len());
+    for (index, column) in view.columns.iter().enumerate() {
+        let setting = Setting { view, column };
+        let name = match setting.of(|name| config.rename.get(name)) {
+            Some(name) => name.clone(),
+            // The id says it all, or a second attribute does.
+            None if column.name == "id" && view.key == [index] => match id_type {
+                "string" => KEY_ATTRIBUTE.to_owned(),
+                _ => continue,
+            },
+            None => column.name.clone(),
+        };
+        check_name(&name, &setting)?;
+        if schema.contains_key(&name) {
+            return Err(setting.rename(format!("a second attribute called `{name}`")));
+        }
+        let (usual, long) = usual(&column.ty);
+        let ty = setting
+            .of(|name| config.types.get(name))
+            .copied()
+            .unwrap_or(usual);
+        let encoding = encoding(&column.ty, ty).ok_or_else(|| {
+            invalid(format!(
+                "`types` wants `{}` of {setting}, which cannot be made from its type: remove it",
+                type_name(ty)
+            ))
+        })?;
+        let asked = setting.of(|name| config.filterable.iter().find(|entry| *entry == name));
+        let filterable = !long || asked.is_some();
+        schema.insert(
+            name.clone(),
+            json!({ "type": type_name(ty), "filterable": filterable }),
+        );
+        attributes.push(Attribute {
+            column: index,
+            name,
+            encoding,
+            max_len: if filterable {
+                MAX_FILTERABLE_LEN
+            } else {
+                MAX_VALUE_LEN
+            },
+        });
+    }
+    Ok(Table {
+        view: view.name.clone(),
+        columns: view.columns.len(),
+        key: view.key.clone(),
+        id,
+        attributes,
+        schema: Value::Object(schema).to_string(),
+    })
+}
+
+fn id_rule(config: &Config, view: &View) -> Result<IdRule, Error> {
+    let mut parts = Vec::with_capacity(view.key.len());
+    for &column in &view.key {
+        let ty = &view.columns.get(column).map(|column| &column.ty);
+        let ty = ty.ok_or_else(|| invalid(format!("the key of view `{}` is broken", view.name)))?;
+        parts.push((column, ty));
+    }
+    let text = |ty: &ColumnType| plain_text(ty).map_or(KeyText::AsIs, KeyText::Plain);
+    Ok(match parts.as_slice() {
+        [] => {
+            return Err(invalid(format!(
+                "view `{}` has no key, and a document needs an id: give the view a unique key",
+                view.name
+            )));
+        }
+        &[(column, ty)] => match ty {
+            ColumnType::Uint16
+            | ColumnType::Uint32
+            | ColumnType::Uint64
+            | ColumnType::MzTimestamp => IdRule::Uint { column },
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64
+                if config.id_type == IdType::Uint =>
+            {
+                IdRule::NonNegative { column }
+            }
+            ColumnType::Uuid => IdRule::Uuid { column },
+            other => IdRule::Text {
+                column,
+                text: text(other),
+            },
+        },
+        several => IdRule::Composite {
+            parts: several
+                .iter()
+                .map(|&(column, ty)| (column, text(ty)))
+                .collect(),
+        },
+    })
+}
+
+/// The attribute type that keeps every value exactly, and whether values may be long.
+fn usual(ty: &ColumnType) -> (AttributeType, bool) {
+    match ty {
+        ColumnType::Boolean => (AttributeType::Bool, false),
+        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => (AttributeType::Int, false),
+        ColumnType::Uint16 | ColumnType::Uint32 | ColumnType::Uint64 | ColumnType::MzTimestamp => {
+            (AttributeType::Uint, false)
+        }
+        ColumnType::Float32 | ColumnType::Float64 => (AttributeType::Float, false),
+        ColumnType::Uuid => (AttributeType::Uuid, false),
+        ColumnType::Numeric(_)
+        | ColumnType::Date
+        | ColumnType::Time
+        | ColumnType::Timestamp
+        | ColumnType::TimestampTz
+        | ColumnType::Interval => (AttributeType::String, false),
+        ColumnType::Text | ColumnType::Json | ColumnType::Bytes | ColumnType::Other(_) => {
+            (AttributeType::String, true)
+        }
+    }
+}
+
+/// The way from a column type to an attribute type, if there is one.
+fn encoding(ty: &ColumnType, attribute: AttributeType) -> Option<Encoding> {
+    use AttributeType as To;
+    Some(match (ty, attribute) {
+        (_, To::String) => plain_text(ty).map_or(Encoding::Text, Encoding::Plain),
+        (ColumnType::Boolean, To::Bool) => Encoding::Bool,
+        (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64, To::Int | To::Float)
+        | (ColumnType::Uint16 | ColumnType::Uint32, To::Int | To::Uint | To::Float)
+        | (ColumnType::Uint64 | ColumnType::MzTimestamp, To::Uint | To::Float) => Encoding::Integer,
+        (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64, To::Uint) => Encoding::Unsigned,
+        (ColumnType::Float64, To::Float) => Encoding::Float,
+        (ColumnType::Float32, To::Float) => Encoding::Float32,
+        (ColumnType::Numeric(_), To::Float) => Encoding::NumericAsFloat,
+        (ColumnType::Uuid, To::Uuid) => Encoding::Text,
+        (ColumnType::Timestamp, To::Datetime) => Encoding::Datetime(PlainText::Timestamp),
+        (ColumnType::TimestampTz, To::Datetime) => Encoding::Datetime(PlainText::TimestampTz),
+        _ => return None,
+    })
+}
+
+/// The text this sink makes of a type; none when it arrives as text.
+fn plain_text(ty: &ColumnType) -> Option<PlainText> {
+    Some(match ty {
+        ColumnType::Boolean => PlainText::Bool,
+        ColumnType::Int16
+        | ColumnType::Int32
+        | ColumnType::Int64
+        | ColumnType::Uint16
+        | ColumnType::Uint32
+        | ColumnType::Uint64
+        | ColumnType::MzTimestamp => PlainText::Integer,
+        ColumnType::Float32 => PlainText::Float32,
+        ColumnType::Float64 => PlainText::Float,
+        ColumnType::Date => PlainText::Date,
+        ColumnType::Time => PlainText::Time,
+        ColumnType::Timestamp => PlainText::Timestamp,
+        ColumnType::TimestampTz => PlainText::TimestampTz,
+        ColumnType::Bytes => PlainText::Base64,
+        ColumnType::Numeric(_)
+        | ColumnType::Text
+        | ColumnType::Uuid
+        | ColumnType::Json
+        | ColumnType::Interval
+        | ColumnType::Other(_) => return None,
+    })
+}
+
+fn type_name(ty: AttributeType) -> &'static str {
+    match ty {
+        AttributeType::String => "string",
+        AttributeType::Int => "int",
+        AttributeType::Uint => "uint",
+        AttributeType::Float => "float",
+        AttributeType::Bool => "bool",
+        AttributeType::Uuid => "uuid",
+        AttributeType::Datetime => "datetime",
+    }
+}
+
+/// A column and the names under which the configuration may speak of it.
+struct Setting<'a> {
+    view: &'a View,
+    column: &'a Column,
+}
+
+impl Setting<'_> {
+    /// The setting for `view.column`, else for `column`.
+    fn of<'c, T>(&self, find: impl Fn(&str) -> Option<&'c T>) -> Option<&'c T> {
+        let qualified = format!("{}.{}", self.view.name, self.column.name);
+        find(&qualified).or_else(|| find(&self.column.name))
+    }
+
+    fn rename(&self, why: String) -> Error {
+        invalid(format!(
+            "{self} would become {why}: add `rename = {{ {:?} = \"another_name\" }}`",
+            self.column.name
+        ))
+    }
+}
+
+impl std::fmt::Display for Setting<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "column `{}` of `{}`", self.column.name, self.view.name)
+    }
+}
+
+fn check_name(name: &str, setting: &Setting<'_>) -> Result<(), Error> {
+    let why = if RESERVED.contains(&name) {
+        format!("the attribute `{name}`, which the sink itself writes")
+    } else if name.is_empty() || name.len() > MAX_NAME_LEN || name.starts_with('$') {
+        format!(
+            "the attribute `{name}`, and names have 1 to {MAX_NAME_LEN} bytes and do not start \
+             with `$`"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(setting.rename(why))
+}

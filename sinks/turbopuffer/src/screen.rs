@@ -1,0 +1,143 @@
+//! Rows that turbopuffer would refuse are refused here, one by one: there, one of them would fail
+//! the whole request.
+
+use mz_sink_guest::{Batch, Chunk, Error, Values};
+
+use crate::civil;
+use crate::schema::{Attribute, Encoding, IdRule, PlainText, Table};
+
+/// Why a row is refused.
+struct Refusal {
+    row: usize,
+    category: &'static str,
+    message: String,
+}
+
+/// Refuses what cannot be written and returns the other rows of the chunk.
+pub(crate) fn accepted<B: Batch>(
+    table: &Table,
+    chunk: &Chunk,
+    batch: &mut B,
+) -> Result<Vec<u32>, Error> {
+    if chunk.columns().len() != table.columns {
+        return Err(Error::permanent(
+            "malformed-chunk",
+            format!(
+                "a chunk of view `{}` has {} columns instead of {}",
+                table.view,
+                chunk.columns().len(),
+                table.columns
+            ),
+        ));
+    }
+    let mut refusals = Vec::new();
+    screen_key(table, chunk, &mut refusals);
+    for attribute in &table.attributes {
+        screen_attribute(attribute, chunk, &mut refusals);
+    }
+    if refusals.is_empty() {
+        return Ok((0..chunk.len() as u32).collect());
+    }
+    refusals.sort_by_key(|refusal| refusal.row);
+    refusals.dedup_by_key(|refusal| refusal.row);
+    let mut accepted = vec![true; chunk.len()];
+    for refusal in refusals {
+        batch.reject(
+            chunk.position(refusal.row),
+            refusal.category,
+            &refusal.message,
+        )?;
+        accepted[refusal.row] = false;
+    }
+    let kept = |&row: &u32| accepted[row as usize];
+    Ok((0..chunk.len() as u32).filter(kept).collect())
+}
+
+fn screen_key(table: &Table, chunk: &Chunk, refusals: &mut Vec<Refusal>) {
+    for &index in &table.key {
+        let column = &chunk.columns()[index];
+        if column.has_nulls() {
+            let null = |&row: &usize| column.is_null(row);
+            refusals.extend((0..chunk.len()).filter(null).map(|row| Refusal {
+                row,
+                category: "null-key",
+                message: format!("a key column of `{}` is null", table.view),
+            }));
+        }
+    }
+    let IdRule::NonNegative { column } = table.id else {
+        return;
+    };
+    if let Values::Ints(values) = chunk.columns()[column].values() {
+        for (row, _) in values.iter().enumerate().filter(|(_, value)| **value < 0) {
+            refusals.push(Refusal {
+                row,
+                category: "negative-id",
+                message: "the key is negative and ids are unsigned: set `id_type = \"string\"`"
+                    .into(),
+            });
+        }
+    }
+}
+
+fn screen_attribute(attribute: &Attribute, chunk: &Chunk, refusals: &mut Vec<Refusal>) {
+    let column = &chunk.columns()[attribute.column];
+    let mut refuse = |rows: &mut dyn Iterator<Item = usize>, category, why: &str| {
+        refusals.extend(rows.filter(|&row| !column.is_null(row)).map(|row| Refusal {
+            row,
+            category,
+            message: format!("attribute `{}` {why}", attribute.name),
+        }));
+    };
+    match (attribute.encoding, column.values()) {
+        (Encoding::Unsigned, Values::Ints(values)) => refuse(
+            &mut matching(values, |value| *value < 0),
+            "negative-value",
+            "is negative and declared as uint",
+        ),
+        (Encoding::Float | Encoding::Float32, Values::Floats(values)) => refuse(
+            &mut matching(values, |value| !value.is_finite()),
+            "not-finite",
+            "is NaN or infinite: declare it as string in `types` to keep it",
+        ),
+        (Encoding::NumericAsFloat, Values::Texts(texts)) => refuse(
+            &mut (0..chunk.len()).filter(|&row| {
+                let value: Result<f64, _> = texts.get(row).parse();
+                !value.is_ok_and(f64::is_finite)
+            }),
+            "not-finite",
+            "does not fit a float: declare it as string in `types` to keep it",
+        ),
+        (Encoding::Datetime(_), Values::Ints(values)) => refuse(
+            &mut matching(values, |value| !civil::has_four_digit_year(*value)),
+            "year-out-of-range",
+            "is outside the years 0 to 9999: declare it as string in `types` to keep it",
+        ),
+        (Encoding::Text, Values::Texts(texts)) if texts.longest() > attribute.max_len => refuse(
+            &mut (0..chunk.len()).filter(|&row| texts.get(row).len() > attribute.max_len),
+            "value-too-long",
+            &format!("is longer than {} bytes", attribute.max_len),
+        ),
+        (Encoding::Plain(PlainText::Base64), Values::Bytes(bytes))
+            if base64_len(bytes.longest()) > attribute.max_len =>
+        {
+            refuse(
+                &mut (0..chunk.len())
+                    .filter(|&row| base64_len(bytes.get(row).len()) > attribute.max_len),
+                "value-too-long",
+                &format!("is longer than {} bytes in base64", attribute.max_len),
+            );
+        }
+        _ => {}
+    }
+}
+
+fn matching<T>(values: &[T], refused: impl Fn(&T) -> bool) -> impl Iterator<Item = usize> {
+    let rows = values.iter().enumerate();
+    rows.filter(move |(_, value)| refused(value))
+        .map(|(row, _)| row)
+}
+
+fn base64_len(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}

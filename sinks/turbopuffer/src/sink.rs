@@ -1,0 +1,144 @@
+//! The sink: the order in which the other files are used.
+
+use mz_sink_guest::{
+    Batch, Clock, Context, Description, Envelope, Error, Guarantee, Http, Info, Level, Log, Sink,
+};
+
+use crate::checkpoint::{self, Control, Incarnations};
+use crate::client::Client;
+use crate::config::Config;
+use crate::encode::{Mode, Stamp};
+use crate::incarnation;
+use crate::requests::{Place, Requests};
+use crate::schema::{self, Table};
+
+/// The turbopuffer sink. `H` gives it HTTP, a clock, and a log.
+pub struct Turbopuffer<H> {
+    config: Config,
+    client: Client<H>,
+    tables: Vec<Table>,
+    /// Base name of each view's namespaces.
+    bases: Vec<String>,
+    control: Control,
+}
+
+impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
+    type Host = H;
+    type Config = Config;
+
+    fn describe() -> Description {
+        Description {
+            name: "turbopuffer".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            guarantee: Guarantee::Convergent,
+            envelope: Envelope::Upsert,
+            netted: true,
+        }
+    }
+
+    fn open(host: H, context: Context<Config>) -> Result<(Self, Option<String>), Error> {
+        let Context {
+            sink_id,
+            config,
+            views,
+        } = context;
+        config.check()?;
+        let mut sink = Turbopuffer {
+            client: Client::new(host, &config)?,
+            tables: schema::tables(&config, &views)?,
+            bases: incarnation::bases(&config, &views)?,
+            control: Control::new(config.control_namespace(), &sink_id),
+            config,
+        };
+        let stored = sink.checkpoint()?;
+        Ok((sink, stored))
+    }
+
+    fn checkpoint(&mut self) -> Result<Option<String>, Error> {
+        self.control.read(&self.client)
+    }
+
+    fn write<B: Batch>(
+        &mut self,
+        batch: &mut B,
+        expected: Option<&str>,
+        next: &str,
+    ) -> Result<(), Error> {
+        // What is known of the incarnations must be what belongs to `expected`; and a fenced
+        // worker stops here, before it writes a row.
+        if self.control.text() != expected {
+            let found = self.checkpoint()?;
+            if found.as_deref() != expected {
+                return Err(Error::Conflict(found));
+            }
+        }
+        let info = batch.info();
+        let mut incarnations = self.control.incarnations();
+        let fresh = self.fresh_views(&info, &incarnations)?;
+        for &view in &fresh {
+            let name = incarnation::name(&self.bases[view], &info, &checkpoint::digest(next));
+            self.create(view, &name)?;
+            incarnations.switch(&self.tables[view].view, name);
+        }
+        if info.rows > 0 {
+            let place = |(view, table): (usize, &Table)| {
+                Some(Place {
+                    namespace: incarnations.of(&table.view)?.to_owned(),
+                    mode: if fresh.contains(&view) {
+                        Mode::Load
+                    } else {
+                        Mode::NewerWins
+                    },
+                })
+            };
+            let places: Vec<_> = self.tables.iter().enumerate().map(place).collect();
+            let stamp = Stamp {
+                generation: info.generation,
+                written_at_ms: self.client.host().now_ms(),
+            };
+            Requests::new(&self.client, &self.tables, &places, stamp, &self.config)
+                .send_all(batch)?;
+        }
+        let changed = (!fresh.is_empty()).then_some(incarnations);
+        let now_ms = self.client.host().now_ms();
+        self.control
+            .replace(&self.client, expected, next, changed, now_ms)
+    }
+}
+
+impl<H: Http + Clock + Log> Turbopuffer<H> {
+    /// Views that need a new incarnation: those with a snapshot, and before the first commit
+    /// those that have none.
+    fn fresh_views(&self, info: &Info, known: &Incarnations) -> Result<Vec<usize>, Error> {
+        let mut fresh = Vec::new();
+        for (view, table) in self.tables.iter().enumerate() {
+            let first = info.committed.is_none()
+                && info.upper > info.lower
+                && known.of(&table.view).is_none();
+            if first || info.snapshot_of.contains(&(view as u32)) {
+                fresh.push(view);
+            }
+        }
+        match info.snapshot_of.iter().max() {
+            Some(&view) if view as usize >= self.tables.len() => Err(Error::permanent(
+                "malformed-batch",
+                "the batch is a snapshot of a view that is not there",
+            )),
+            _ => Ok(fresh),
+        }
+    }
+
+    /// Also when the snapshot has no rows: readers must find a namespace.
+    fn create(&self, view: usize, name: &str) -> Result<(), Error> {
+        let table = &self.tables[view];
+        let body = format!(r#"{{"create_namespace":true,"schema":{}}}"#, table.schema);
+        let written = self.client.write(name, body.into_bytes());
+        written.map_err(|trouble| trouble.of_idempotent())?;
+        self.client.host().log(
+            Level::Info,
+            "loading a snapshot into a new namespace",
+            &[("view", &table.view), ("namespace", name)],
+        );
+        Ok(())
+    }
+}
