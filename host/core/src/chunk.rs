@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{ColumnType, Op, Timestamp};
 
+#[cfg(test)]
+mod tests;
+
 /// Strings or byte strings back to back: value `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packed {

@@ -7,6 +7,9 @@ use crate::chunk::Chunk;
 use crate::text;
 use crate::types::{ColumnType, Envelope, Op, Timestamp, View};
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 /// A row as the source holds it: text values, `None` for NULL.
 pub trait Fields {
     /// Number of values.

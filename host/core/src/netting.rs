@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use crate::chunk::{Chunk, Value};
 
+#[cfg(test)]
+mod tests;
+
 /// Rows per chunk of the result.
 const CHUNK_ROWS: usize = 8192;
 

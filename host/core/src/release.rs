@@ -16,6 +16,9 @@ use crate::chunk::Chunk;
 use crate::decode::{DecodeError, Decoded, Decoder, Fields};
 use crate::types::{CLOSED, Frontier, Timestamp};
 
+#[cfg(test)]
+mod tests;
+
 /// A chunk is sealed when it reaches this many bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 

@@ -122,10 +122,14 @@ impl Reader {
     }
 
     pub(super) fn stop(&mut self, out: &mut VecDeque<Command>) {
-        if !matches!(self.state, State::Stopped) {
+        let is_connected = !matches!(
+            self.state,
+            State::Waiting { .. } | State::Ended | State::Stopped
+        );
+        if is_connected {
             out.push_back(Command::Disconnect);
-            self.state = State::Stopped;
         }
+        self.state = State::Stopped;
     }
 
     pub(super) fn held(&self) -> Option<&Held> {

@@ -1,0 +1,329 @@
+//! Scripts: events go in, and the list of commands that comes out is compared as short texts.
+
+mod claim;
+mod end;
+mod stream;
+mod write;
+
+use super::*;
+use crate::batch::Failure;
+use crate::catalog::Table;
+use crate::checkpoint::Checkpoint;
+use crate::server_error::{ErrorKind, ServerError};
+
+/// A row of the upsert stream of `t (id integer, name text)`.
+#[derive(Clone, Debug)]
+struct Row([Option<String>; 5]);
+
+impl Fields for Row {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        self.0[index].as_ref().map(String::as_bytes)
+    }
+}
+
+fn progress(time: u64) -> Row {
+    let time = Some(time.to_string());
+    Row([time, Some("t".into()), None, None, None])
+}
+
+fn change(time: u64, state: &str, id: i64, name: Option<&str>) -> Row {
+    Row([
+        Some(time.to_string()),
+        Some("f".into()),
+        Some(state.into()),
+        Some(id.to_string()),
+        name.map(Into::into),
+    ])
+}
+
+fn put(time: u64, id: i64) -> Row {
+    change(time, "upsert", id, Some("x"))
+}
+
+fn config() -> SessionConfig {
+    SessionConfig {
+        sink_id: "orders".into(),
+        component_digest: "d1".into(),
+        object: "t".into(),
+        view_name: None,
+        key: vec!["id".into()],
+        envelope: Envelope::Upsert,
+        netted: false,
+        cluster: None,
+        allow_short_retention: false,
+        commit_interval: Duration::ZERO,
+        idle_commit_interval: Duration::from_secs(10),
+        max_commit_bytes: 64 << 20,
+        memory_bytes: 64 << 20,
+        spill_bytes: 1 << 30,
+        retry: RetryPolicy::default(),
+    }
+}
+
+fn failure(code: &str) -> Failure {
+    Failure {
+        code: code.into(),
+        message: "told by the sink".into(),
+        retry_after_ms: None,
+    }
+}
+
+fn throttled(ms: u32) -> Failure {
+    Failure {
+        retry_after_ms: Some(ms),
+        ..failure("rate-limited")
+    }
+}
+
+fn server_error(code: &str, message: &str) -> ServerError {
+    ServerError {
+        kind: ErrorKind::Server,
+        code: Some(code.into()),
+        message: message.into(),
+        detail: None,
+        hint: None,
+    }
+}
+
+fn broken() -> ServerError {
+    ServerError {
+        kind: ErrorKind::Connection,
+        code: None,
+        message: "connection closed".into(),
+        detail: None,
+        hint: None,
+    }
+}
+
+/// A checkpoint as a worker of this deployment would have left it.
+fn checkpoint(epoch: u64, frontier: Option<u64>) -> Checkpoint {
+    Checkpoint {
+        format: 1,
+        sink_id: "orders".into(),
+        epoch,
+        nonce: "former-1".into(),
+        generation: 1,
+        frontier,
+        component: "d1".into(),
+        views: vec![crate::checkpoint::ViewIdentity {
+            name: "t".into(),
+            object: "materialize.public.t".into(),
+            id: "u7".into(),
+            shard: Some("s7".into()),
+            envelope: Envelope::Upsert,
+            key: vec!["id".into()],
+            columns: vec![
+                ("id".into(), "integer".into()),
+                ("name".into(), "text".into()),
+            ],
+        }],
+    }
+}
+
+fn text(checkpoint: &Checkpoint) -> Option<String> {
+    Some(checkpoint.encode().unwrap())
+}
+
+/// The catalog as the script's server has it.
+#[derive(Clone, Debug)]
+struct Catalog {
+    id: &'static str,
+    shard: &'static str,
+    retention: &'static str,
+    index: Option<&'static str>,
+    exists: bool,
+}
+
+/// Drives a session, answering for the source until it fetches.
+struct Script {
+    session: Session,
+    now: Duration,
+    catalog: Catalog,
+    /// The latest write.
+    write: Option<Write>,
+    /// The last SQL text to be answered.
+    sql: Option<String>,
+}
+
+impl Script {
+    fn new(config: SessionConfig) -> Self {
+        let mut session = Session::new(config, 7);
+        session.start(Duration::ZERO);
+        Self {
+            session,
+            now: Duration::ZERO,
+            catalog: Catalog {
+                id: "u7",
+                shard: "s7",
+                retention: "3600000",
+                index: None,
+                exists: true,
+            },
+            write: None,
+            sql: None,
+        }
+    }
+
+    /// Up to the question for the stored checkpoint.
+    fn opening(config: SessionConfig) -> Self {
+        let mut script = Self::new(config);
+        assert_eq!(script.source(), ["open"]);
+        script
+    }
+
+    /// Claimed on an empty target, and fetching the snapshot.
+    fn snapshot(config: SessionConfig) -> Self {
+        let mut script = Self::opening(config);
+        script.on(Event::SinkOpened(Ok(None)));
+        script.on(Event::Written(Ok(())));
+        assert_eq!(script.source(), ["declare snapshot", "fetch"]);
+        script
+    }
+
+    /// Claimed on a target that is committed up to `frontier`, and fetching from there.
+    fn resumed(config: SessionConfig, frontier: u64) -> Self {
+        let mut script = Self::opening(config);
+        let stored = text(&checkpoint(1, Some(frontier)));
+        script.on(Event::SinkOpened(Ok(stored)));
+        script.on(Event::Written(Ok(())));
+        let declare = format!("declare AS OF {}", frontier - 1);
+        assert_eq!(script.source(), [declare.as_str(), "fetch"]);
+        script.rows(&[progress(frontier - 1)]);
+        script
+    }
+
+    fn on(&mut self, event: Event) -> Vec<String> {
+        self.session.handle(self.now, event);
+        self.drain()
+    }
+
+    fn rows(&mut self, rows: &[Row]) -> Vec<String> {
+        let names = ["mz_timestamp", "mz_progressed", "mz_state", "id", "name"];
+        let names = names.map(String::from);
+        self.session
+            .handle_rows(self.now, &names, rows.iter().cloned());
+        self.drain()
+    }
+
+    /// Goes to the next moment at which something is due.
+    fn later(&mut self) -> Vec<String> {
+        self.now = self.session.poll_timeout().expect("nothing is due");
+        self.on(Event::Timeout)
+    }
+
+    fn drain(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(command) = self.session.poll_command() {
+            told.push(self.note(command));
+        }
+        told.retain(|text| !text.is_empty());
+        told
+    }
+
+    /// A short text for a command; what is only noise in a script has none.
+    fn note(&mut self, command: Command) -> String {
+        match command {
+            Command::Connect => "connect".into(),
+            Command::Run { sql } => {
+                let note = match sql.split_once(" AS OF ") {
+                    Some((_, as_of)) => format!("declare AS OF {as_of}"),
+                    None if sql.starts_with("DECLARE") => "declare snapshot".into(),
+                    None => String::new(),
+                };
+                self.sql = Some(sql);
+                note
+            }
+            Command::Fetch { sql, .. } if sql.contains("timeout") => "fetch".into(),
+            Command::Fetch { .. } => "fetch to the end".into(),
+            Command::Disconnect => "disconnect".into(),
+            Command::OpenSink { .. } => "open".into(),
+            Command::Write(write) => {
+                let info = &write.info;
+                let mut note = if info.lower == info.upper {
+                    format!("claim {}", info.epoch)
+                } else {
+                    format!("write {}..{}", info.lower, info.upper)
+                };
+                if info.rows > 0 {
+                    note += &format!(" with {} rows", info.rows);
+                }
+                if !info.snapshot_of.is_empty() {
+                    note += " as snapshot";
+                }
+                self.write = Some(*write);
+                note
+            }
+            Command::ReadCheckpoint => "read back".into(),
+            Command::Spill { .. } => "spill".into(),
+            Command::Forget { ids } => format!("forget {}", ids.len()),
+            Command::Tell(notice) => match notice {
+                Notice::Retrying { error, .. } => format!("retry after {}", error.code()),
+                Notice::ReplacementApplied { from, to } => format!("replaced {from} by {to}"),
+                Notice::ComponentChanged { from, to } => format!("component {from} now {to}"),
+                Notice::ClaimLost { epoch } => format!("claim lost to {epoch}"),
+                Notice::KeyViolation { time } => format!("key violation at {time}"),
+                Notice::Committed { frontier, .. } => format!("committed {frontier}"),
+                Notice::Resolved { .. } | Notice::Claimed { .. } | Notice::Subscribing { .. } => {
+                    String::new()
+                }
+            },
+            Command::Stop(Outcome::Finished) => "stop: finished".into(),
+            Command::Stop(Outcome::ShutDown) => "stop: shut down".into(),
+            Command::Stop(Outcome::Failed(error)) => format!("stop: {}", error.code()),
+        }
+    }
+
+    /// Answers for the source for as long as it is asked, and gives what else was commanded.
+    fn source(&mut self) -> Vec<String> {
+        let mut told = self.drain();
+        if told.last().is_some_and(|last| last == "connect") {
+            told = self.on(Event::Connected(Ok(())));
+        }
+        while let Some(sql) = self.sql.take() {
+            let table = self.answer(&sql);
+            told.extend(self.on(Event::Ran(Ok(table))));
+        }
+        told
+    }
+
+    fn answer(&self, sql: &str) -> Table {
+        let row = |values: &[&str]| values.iter().map(|v| Some((*v).to_string())).collect();
+        let catalog = &self.catalog;
+        let rows = if sql.contains("mz_object_fully_qualified_names") && catalog.exists {
+            vec![row(&[catalog.id, "table", "materialize", "public", "t"])]
+        } else if sql.contains("mz_columns") {
+            vec![
+                row(&["id", "f", "integer", "-1"]),
+                row(&["name", "t", "text", "-1"]),
+            ]
+        } else if sql.contains("mz_storage_shards") {
+            vec![row(&[catalog.shard])]
+        } else if sql.contains("mz_history_retention_strategies") {
+            vec![row(&["FOR", catalog.retention])]
+        } else if sql.contains("mz_indexes") {
+            catalog
+                .index
+                .iter()
+                .map(|i| row(&[i, "quickstart"]))
+                .collect()
+        } else if sql == "SHOW cluster" {
+            vec![row(&["quickstart"])]
+        } else {
+            Vec::new()
+        };
+        Table { rows }
+    }
+
+    /// The text that the latest write wants stored.
+    fn next(&self) -> String {
+        self.write.as_ref().unwrap().next.clone()
+    }
+
+    /// The inside of that text.
+    fn next_checkpoint(&self) -> Checkpoint {
+        Checkpoint::parse(&self.next(), "orders").unwrap()
+    }
+}
