@@ -40,7 +40,7 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u32 {
             Some(Command::Spill { .. }) => Event::SpillFailed(text.clone()),
             Some(Command::Stop(_)) => return step,
             Some(_) => continue,
-            None if seed % 2 == 0 => Event::Timeout,
+            None if seed.is_multiple_of(2) => Event::Timeout,
             None => Event::Shutdown,
         };
         session.handle(now, event);
@@ -55,12 +55,12 @@ fn config(text: &str) -> SessionConfig {
         object: text.to_owned(),
         view_name: None,
         key: vec![text.to_owned()],
-        envelope: if text.len() % 2 == 0 {
+        envelope: if text.len().is_multiple_of(2) {
             Envelope::Upsert
         } else {
             Envelope::Diff
         },
-        netted: text.len() % 3 == 0,
+        netted: text.len().is_multiple_of(3),
         cluster: Some(text.to_owned()),
         allow_short_retention: true,
         commit_interval: Duration::from_secs(1),

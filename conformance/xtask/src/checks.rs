@@ -228,3 +228,87 @@ impl Metadata {
         serde_json::from_str(&text).context("reading the answer of `cargo metadata`")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Metadata, check_core_closure, check_direction, pure_functions};
+
+    const HEADER: &[u8] = b"\0asm\x01\0\0\0";
+
+    #[test]
+    fn a_module_with_an_import_is_not_pure_and_the_import_is_named() {
+        let import = [HEADER, b"\x02\x09\x01\x03env\x01f\0\0"].concat();
+        let error = pure_functions(&import).expect_err("an import").to_string();
+        assert!(error.contains("env.f"), "{error}");
+    }
+
+    #[test]
+    fn a_module_without_code_proves_nothing() {
+        let error = pure_functions(HEADER).expect_err("no code").to_string();
+        assert!(error.contains("no code"), "{error}");
+    }
+
+    #[test]
+    fn a_module_with_code_and_no_import_is_pure() {
+        let module = [HEADER, b"\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b"].concat();
+        assert_eq!(pure_functions(&module).expect("pure"), 1);
+    }
+
+    /// A workspace of two crates, the second with a dependency on the first.
+    fn workspace(dependency: &str, dependent: &str, kind: Option<&str>) -> Metadata {
+        let package = |name: &str, dependencies| {
+            json!({
+                "id": name, "name": name, "manifest_path": format!("/w/host/{name}/Cargo.toml"),
+                "dependencies": dependencies,
+            })
+        };
+        let metadata = json!({
+            "workspace_root": "/w",
+            "workspace_members": [dependency, dependent],
+            "packages": [
+                package(dependency, json!([])),
+                package(dependent, json!([{ "name": dependency, "kind": kind }])),
+            ],
+            "resolve": { "nodes": [
+                { "id": dependency, "deps": [] },
+                { "id": dependent, "deps": [{ "pkg": dependency, "dep_kinds": [{ "kind": kind }] }] },
+            ]},
+        });
+        serde_json::from_value(metadata).expect("metadata")
+    }
+
+    #[test]
+    fn a_dependency_against_the_direction_is_refused_and_named() {
+        let error = check_direction(&workspace("mz-sink-driver", "mz-sink-core", None))
+            .expect_err("core depends on driver")
+            .to_string();
+        assert!(
+            error.starts_with("mz-sink-core depends on mz-sink-driver"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_dependency_of_tests_may_go_against_the_direction() {
+        check_direction(&workspace("mz-sink-driver", "mz-sink-core", Some("dev")))
+            .expect("only tests need it");
+    }
+
+    #[test]
+    fn a_crate_without_a_rule_is_refused() {
+        let error = check_direction(&workspace("mz-sink-core", "mz-sink-new", None))
+            .expect_err("no rule")
+            .to_string();
+        assert!(error.contains("mz-sink-new has no rule"), "{error}");
+    }
+
+    #[test]
+    fn async_in_the_core_is_refused_and_named() {
+        let error = check_core_closure(&workspace("tokio", "mz-sink-core", None))
+            .expect_err("tokio")
+            .to_string();
+        assert!(error.contains("built with tokio"), "{error}");
+    }
+}

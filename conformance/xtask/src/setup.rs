@@ -11,7 +11,7 @@ const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
 /// Everything. Under a second when nothing is missing.
 pub fn run() -> Result<()> {
-    toolchain::ready()?;
+    println!("guest toolchain: {}", toolchain::ready()?.origin());
     python()?;
     cargo_deny()
 }

@@ -156,8 +156,10 @@ fn advisories() -> Result<()> {
         );
         return Ok(());
     }
-    let check = ["check", "--disable-fetch", "advisories"];
-    cargo_step("advisories", &[&DENY[..], &check].concat())
+    cargo_step(
+        "advisories",
+        &[&DENY[..], &["check", "advisories"]].concat(),
+    )
 }
 
 #[cfg(test)]

@@ -32,6 +32,14 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
+    /// Which compiler this is, for people.
+    pub fn origin(&self) -> String {
+        match &self.rustc {
+            None => format!("the compiler in use has {TARGET}"),
+            Some(rustc) => rustc.display().to_string(),
+        }
+    }
+
     /// Cargo with this compiler. Flags meant for the host are taken out.
     pub fn cargo(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = process::cargo(arguments)?;
@@ -54,14 +62,12 @@ impl Toolchain {
 pub fn ready() -> Result<Toolchain> {
     let debian_only = std::env::var_os(CHOICE).is_some_and(|choice| choice == "debian");
     if !debian_only && has_target() {
-        println!("guest toolchain: the compiler in use has {TARGET}");
         return Ok(Toolchain { rustc: None });
     }
-    if let Some(directory) = debian_directory()? {
-        if directory.join("complete").exists() {
-            println!("guest toolchain: {}", directory.display());
-            return Ok(from_debian(&directory));
-        }
+    if let Some(directory) = debian_directory()?
+        && directory.join("complete").exists()
+    {
+        return Ok(from_debian(&directory));
     }
     if !debian_only && process::succeeds(Command::new("rustup").arg("--version")) {
         println!("guest toolchain: adding {TARGET} with rustup");
@@ -222,11 +228,11 @@ fn build_std(toolchain: &Toolchain, directory: &Path) -> Result<()> {
     let kept = directory.join("lib/rustlib").join(TARGET).join("lib");
     for entry in fs::read_dir(&built).with_context(|| format!("reading {}", built.display()))? {
         let path = entry?.path();
-        let library = path.extension().is_some_and(|end| end == "rlib");
-        if let Some(name) = path.file_name().filter(|_| library) {
-            if !name.to_string_lossy().starts_with("libempty-") {
-                fs::copy(&path, kept.join(name))?;
-            }
+        if path.extension().is_some_and(|end| end == "rlib")
+            && let Some(name) = path.file_name()
+            && !name.to_string_lossy().starts_with("libempty-")
+        {
+            fs::copy(&path, kept.join(name))?;
         }
     }
     if !has_std(&kept) {
