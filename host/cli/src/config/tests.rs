@@ -1,0 +1,194 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+const LEAST: &str = "sink_id = 's'\nmaterialize.url = 'postgres://h'\nsource.object = 'a.b.T'\n";
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("dir/my.toml"), |_| None)
+}
+
+fn error(text: &str) -> String {
+    let error = parse(text).unwrap_err();
+    format!("{error}")
+}
+
+#[test]
+fn the_example_shows_the_defaults() {
+    let example = parse(EXAMPLE).unwrap();
+    let least = parse(LEAST).unwrap();
+    let settings = |config: &Config| {
+        format!(
+            "{:?}",
+            (
+                &config.commit,
+                &config.buffer,
+                &config.retry,
+                &config.dead_letter,
+                &config.grants,
+                &config.secret_sources,
+                &config.limits,
+                &config.component,
+                &config.sink,
+                &config.source.key,
+                config.source.envelope,
+                config.source.allow_short_retention,
+            )
+        )
+    };
+    assert_eq!(settings(&example), settings(&least));
+}
+
+/// Each setting of the example, also those that are commented out.
+#[test]
+fn what_the_example_leaves_out_can_be_put_in() {
+    let all = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
+        Some(setting) if setting.contains(" = ") || setting.starts_with('[') => setting,
+        _ => line,
+    });
+    let all: Vec<_> = all
+        .filter(|line| !line.starts_with("password_file") && !line.starts_with("command"))
+        .filter(|line| !line.starts_with("file ="))
+        .collect();
+    let config = parse(&all.join("\n")).unwrap();
+    assert_eq!(config.materialize.cluster.as_deref(), Some("sinks"));
+    assert_eq!(
+        config.secret_sources["api_key"].env.as_deref(),
+        Some("API_KEY")
+    );
+    assert_eq!(
+        config.dead_letter.path.unwrap(),
+        Path::new("dir/dead-letters.jsonl")
+    );
+}
+
+#[test]
+fn an_error_names_the_file_the_line_the_field_and_the_fix() {
+    for (text, says) in [
+        ("sink_id = ", "my.toml:1: not valid TOML"),
+        ("", "my.toml:1: sink_id: is missing; add it"),
+        ("sink_id = 's'", "source: is missing"),
+        ("sink_id = 's'\n[source]", "source.object: is missing"),
+        ("version = 2\nnew = 1", "version: the file is of version 2"),
+        ("version = 0", "version: must be 1"),
+        ("sink_id = 'a b'\nsource.object = 't'", "sink_id: must be"),
+        ("sink_id = 's'\nsource.object = 't'", "set MATERIALIZE_URL"),
+        (
+            &format!("{LEAST}source.keys = ['a']"),
+            "my.toml:4: source.keys: unknown field",
+        ),
+        (
+            &format!("{LEAST}source.key = 'a'"),
+            "my.toml:4: source.key: invalid type",
+        ),
+        (
+            &format!("{LEAST}source.envelope = 'x'"),
+            "source.envelope: unknown variant",
+        ),
+        (
+            &format!("{LEAST}commit.interval = '5'"),
+            "commit.interval: not a duration",
+        ),
+        (
+            &format!("{LEAST}commit.max_bytes = 'x'"),
+            "commit.max_bytes: not a size",
+        ),
+        (
+            &format!("{LEAST}buffer.memory = '0B'"),
+            "buffer.memory: must be more than 0",
+        ),
+        (
+            &format!("{LEAST}retry.max_backoff = '1ms'"),
+            "retry.max_backoff: must not be less",
+        ),
+        (
+            &format!("{LEAST}component.digest = 'x'"),
+            "component.digest: must be sha256:",
+        ),
+        (
+            &format!("{LEAST}[secrets.a]"),
+            "secrets.a: where it comes from is missing",
+        ),
+        (
+            &format!("{LEAST}[secrets.a]\nenv='x'\nfile='y'"),
+            "secrets.a: it comes from several",
+        ),
+        (&format!("{LEAST}sink.a = [1.0, nan]"), "sink.a[1]: nan"),
+        (
+            &format!("{LEAST}materialize.password_env = 'x'\nmaterialize.password_file = 'y'"),
+            "materialize.password_file: is given as well",
+        ),
+    ] {
+        let error = error(text);
+        assert!(
+            error.contains(says) && error.starts_with("dir/my.toml"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load(Path::new("/no/such.toml"), |_| None).unwrap_err();
+    assert!(error.to_string().contains("/no/such.toml") && error.to_string().contains("--config"));
+}
+
+#[test]
+fn no_value_is_shown_in_an_error_or_a_dump() {
+    let url = "postgres://u:hunter2@h/db";
+    for text in [
+        format!("sink_id = 's'\nmaterialize = \"{url}\""),
+        format!("sink_id = 's'\nmaterialize = '{url}\", x'"),
+        format!("sink_id = 's'\nsource = '{url}'"),
+        format!("sink_id = 's'\nmaterialize.url = ['{url}']"),
+        format!("sink_id = 's'\nmaterialize.url = \"{url}"),
+        format!("{LEAST}commit.interval = '{url}'"),
+        format!("{LEAST}grants.http = '{url}'"),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert!(!format!("{error}{error:?}").contains("hunter2"), "{error}");
+    }
+    let env = |_: &str| Some("hunter2".to_owned());
+    let text = format!("{LEAST}secrets.a.env = 'A'\nmaterialize.password_env = 'B'");
+    let text = text.replace("postgres://h", url);
+    let config = Config::parse(&text, Path::new("f"), env).unwrap();
+    assert_eq!(
+        config.materialize_password().unwrap().as_deref(),
+        Some("hunter2")
+    );
+    let secrets = config.secrets().unwrap();
+    assert_eq!(
+        (secrets[0].name.as_str(), secrets[0].value.as_str()),
+        ("a", "hunter2")
+    );
+    assert!(!format!("{config:?}{secrets:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_missing_variable_is_named_when_it_is_needed() {
+    let config = parse(&format!("{LEAST}secrets.a.env = 'A_KEY'")).unwrap();
+    let error = config.secrets().unwrap_err().to_string();
+    assert!(
+        error.contains("secrets.a.env: the environment variable A_KEY is not set"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_url_may_come_from_the_environment() {
+    let text = "sink_id = 's'\nsource.object = 't'";
+    let env = |name: &str| (name == "MATERIALIZE_URL").then(|| "postgres://e".to_owned());
+    let config = Config::parse(text, Path::new("f"), env).unwrap();
+    assert_eq!(config.materialize.url, "postgres://e");
+    let config = Config::parse(LEAST, Path::new("f"), env).unwrap();
+    assert_eq!(config.materialize.url, "postgres://h");
+}
+
+#[test]
+fn the_sinks_settings_become_json() {
+    let config = parse(&format!(
+        "{LEAST}sink = {{ a = 1, b = [2.5, true], c = 2026-01-02 }}"
+    ));
+    let expected = serde_json::json!({ "a": 1, "b": [2.5, true], "c": "2026-01-02" });
+    assert_eq!(config.unwrap().sink, expected);
+}
