@@ -4,6 +4,7 @@
 //! async, no wasmtime, nothing of the product.
 
 mod checks;
+mod demo;
 mod guests;
 mod process;
 mod setup;
@@ -34,21 +35,42 @@ enum Task {
     },
     /// Check that the core is pure and that crates depend on each other in one direction.
     Checks,
+    /// Show the main job end to end against simulated servers, with a proof.
+    Demo {
+        /// `--rows N` grows the stream, `--json` prints one object, `--keep` leaves servers up.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure throughput beside native code and a Python loop.
+    Bench {
+        /// `--rows N`, `--python-rows N`, `--rounds N`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run everything that must hold: format, lints, guests, checks, tests, licences.
     Test(test::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Demo { arguments } => return finish(demo::demo(&arguments)),
+        Task::Bench { arguments } => return finish(demo::bench(&arguments)),
         Task::Setup => setup::run(),
         Task::Guests { only } => guests::run(&only),
         Task::Checks => checks::run(),
         Task::Test(options) => test::run(&options),
     };
+    finish(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
+            for cause in error.chain().skip(1) {
+                eprintln!("  because: {cause}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -12,8 +12,22 @@ const CARGO_DENY: &str = "cargo-deny@0.20.2";
 /// Everything. Under a second when nothing is missing.
 pub fn run() -> Result<()> {
     println!("guest toolchain: {}", toolchain::ready()?.origin());
+    components()?;
     python()?;
     cargo_deny()
+}
+
+/// What rustup's minimal profile leaves out.
+fn components() -> Result<()> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if !process::succeeds(&mut process::cargo(&[subcommand, "--version"])?) {
+            println!("{component}: adding it with rustup");
+            process::run(Command::new("rustup").args(["component", "add", component]))
+                .with_context(|| format!("`cargo {subcommand}` is missing"))?;
+        }
+    }
+    println!("rustfmt, clippy: ok");
+    Ok(())
 }
 
 /// Tests drive the official turbopuffer client, from a virtual environment of its own.

@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn step(name: &str, again: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("\n== {name}");
     let started = Instant::now();
-    run().with_context(|| format!("step `{name}` failed; to run it again: {again}"))?;
+    run().with_context(|| format!("step `{name}` failed; run it again with `{again}`"))?;
     println!("== {name}: passed in {}", seconds(started.elapsed()));
     Ok(())
 }
