@@ -1,16 +1,35 @@
 //! Outgoing HTTP, limited to what the operator granted.
+//!
+//! ```text
+//!   Request ──> client: policy, headers, secrets ──> address: resolve, check ──> dial what was checked
+//!   Response <── size limit, secrets taken out again <─────────────────────────────┘
+//! ```
+//!
+//! No redirects are followed, and no proxy of the environment is used. Nothing in here knows
+//! wasmtime: any other way for a guest to the network has to go through the same client.
 
-/// A request as the guest makes it.
+mod address;
+mod client;
+mod policy;
+mod secrets;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Exchange, HttpClient, HttpOptions, HttpSetupError};
+pub use policy::{HttpPolicy, PolicyError};
+pub use secrets::Secret;
+
+/// A request as the guest makes it. May hold rows, so it has no `Debug`.
 pub struct Request {
-    /// The method.
+    /// The method, in capitals.
     pub method: String,
     /// The whole URL.
     pub url: String,
-    /// Names and values.
+    /// Names and values; values may hold `{{secret:NAME}}`.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// Time allowed, in milliseconds.
+    /// Time allowed, in milliseconds, if less than the host allows.
     pub timeout_ms: Option<u32>,
 }
 
@@ -18,7 +37,7 @@ pub struct Request {
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// Names and values.
+    /// Names in lower case, and values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -27,40 +46,14 @@ pub struct Response {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpError {
-    /// Not granted.
+    /// Not granted. The text names the line to add.
     Denied(String),
     /// Certainly not processed by the server.
     NotSent(String),
     /// May have been processed.
     MaybeSent(String),
-    /// A limit of the host.
+    /// A limit of the host. The text names the setting.
     Limit(String),
-    /// Not a request.
+    /// Not a request that can be sent.
     Invalid(String),
-}
-
-/// A request under way.
-pub struct Exchange;
-
-impl Exchange {
-    /// Waits for the answer.
-    pub async fn wait(self) -> Result<Response, HttpError> {
-        Err(HttpError::Denied("nothing is granted".to_owned()))
-    }
-}
-
-/// Sends what is granted.
-#[derive(Clone)]
-pub struct HttpClient;
-
-impl HttpClient {
-    /// A client that is granted nothing.
-    pub fn deny_all() -> Self {
-        Self
-    }
-
-    /// Starts a request.
-    pub fn start(&self, _request: Request) -> Result<Exchange, HttpError> {
-        Err(HttpError::Denied("nothing is granted".to_owned()))
-    }
 }

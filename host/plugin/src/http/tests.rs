@@ -1,0 +1,190 @@
+//! The client against small servers on this machine.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// Answers every connection with `answer`, as it is; keeps it open without one.
+async fn server(answer: Option<&'static [u8]>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65536];
+                let n = socket.read(&mut buffer).await.unwrap_or(0);
+                match answer {
+                    None => std::future::pending().await,
+                    Some(b"echo") => {
+                        let head = format!(
+                            "HTTP/1.1 200 OK\r\nx-echo: yes\r\ncontent-length: {n}\r\n\r\n"
+                        );
+                        let _ = socket.write_all(head.as_bytes()).await;
+                        let _ = socket.write_all(&buffer[..n]).await;
+                    }
+                    Some(bytes) => {
+                        let _ = socket.write_all(bytes).await;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+fn client(url: &str) -> HttpClient {
+    HttpClient::new(HttpOptions {
+        policy: HttpPolicy::parse(&[url.to_string()], &[]).unwrap(),
+        secrets: vec![Secret::new("key".into(), "canary-value".into(), None).unwrap()],
+        timeout: Duration::from_millis(500),
+        request_bytes: 1000,
+        response_bytes: 1000,
+        in_flight: 2,
+    })
+    .unwrap()
+}
+
+fn get(url: &str) -> Request {
+    Request {
+        method: "GET".into(),
+        url: url.into(),
+        headers: Vec::new(),
+        body: Vec::new(),
+        timeout_ms: None,
+    }
+}
+
+async fn send(client: &HttpClient, request: Request) -> Result<Response, HttpError> {
+    client.start(request)?.wait().await
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let url = server(Some(
+        b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
+    ))
+    .await;
+    let response = send(&client(&url), get(&url)).await.ok().unwrap();
+    assert_eq!(response.status, 302);
+}
+
+#[tokio::test]
+async fn silence_and_nonsense_may_have_been_processed_and_a_closed_port_was_not_reached() {
+    let silent = server(None).await;
+    assert!(matches!(
+        send(&client(&silent), get(&silent)).await.err(),
+        Some(HttpError::MaybeSent(_))
+    ));
+    let garbage = server(Some(b"\x00\x01 what is this\r\n\r\n")).await;
+    assert!(matches!(
+        send(&client(&garbage), get(&garbage)).await.err(),
+        Some(HttpError::MaybeSent(_))
+    ));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    assert!(matches!(
+        send(&client(&closed), get(&closed)).await.err(),
+        Some(HttpError::NotSent(_))
+    ));
+}
+
+#[tokio::test]
+async fn sizes_are_limited_both_ways_and_the_setting_is_named() {
+    let url = server(Some(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n".as_slice(),
+    ))
+    .await;
+    let mut large = get(&url);
+    large.body = vec![b'x'; 1001];
+    match send(&client(&url), large).await.err() {
+        Some(HttpError::Limit(text)) => assert!(text.contains("limits.http_request")),
+        other => panic!("{other:?}"),
+    }
+    static LONG: &[u8] = &{
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n";
+        let mut bytes = [b'x'; 5041];
+        let mut i = 0;
+        while i < head.len() {
+            bytes[i] = head[i];
+            i += 1;
+        }
+        bytes
+    };
+    let url = server(Some(LONG)).await;
+    match send(&client(&url), get(&url)).await.err() {
+        Some(HttpError::Limit(text)) => assert!(text.contains("limits.http_response")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_secret_goes_out_and_does_not_come_back() {
+    let url = server(Some(b"echo")).await;
+    let mut request = get(&url);
+    request.headers = vec![("authorization".into(), "Bearer {{secret:key}}".into())];
+    request.method = "POST".into();
+    request.body = b"length {{secret:key}}".to_vec();
+    let response = send(&client(&url), request).await.ok().unwrap();
+    let body = String::from_utf8(response.body).unwrap();
+    assert!(
+        body.contains("authorization: Bearer {{secret:key}}"),
+        "{body}"
+    );
+    // The server counted the bytes of the value: it was there.
+    assert!(
+        body.contains(&format!("content-length: {}", "length canary-value".len())),
+        "{body}"
+    );
+    assert!(!body.contains("canary"));
+}
+
+#[tokio::test]
+async fn what_would_change_the_framing_or_the_place_is_refused() {
+    let url = server(Some(b"echo")).await;
+    let refused = |change: &dyn Fn(&mut Request)| {
+        let mut request = get(&url);
+        change(&mut request);
+        client(&url).start(request).err()
+    };
+    for header in [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "connection",
+        "bad name",
+        "x\r\ny",
+    ] {
+        let error = refused(&|r| r.headers = vec![(header.into(), "1".into())]);
+        assert!(matches!(error, Some(HttpError::Invalid(_))), "{header}");
+    }
+    let error = refused(&|r| r.headers = vec![("x".into(), "a\r\nb: c".into())]);
+    assert!(matches!(error, Some(HttpError::Invalid(_))));
+    let error = refused(&|r| r.url = url.replace("http://", "http://user:canary@"));
+    assert!(matches!(error, Some(HttpError::Invalid(ref text)) if !text.contains("canary")));
+    let error = refused(&|r| r.method = "CONNECT".into());
+    assert!(matches!(error, Some(HttpError::Invalid(_))));
+    let error = refused(&|r| r.url = "http://127.0.0.1:1/".into());
+    assert!(matches!(error, Some(HttpError::Denied(_))));
+}
+
+#[tokio::test]
+async fn a_granted_name_that_stands_for_another_network_is_denied() {
+    // Every system resolves its own host name or `localhost` to loopback; only the exact name
+    // `localhost` is granted that.
+    let policy = HttpPolicy::parse(&["http://localhost.:9".into()], &[]).unwrap();
+    let client = HttpClient::new(HttpOptions {
+        policy,
+        ..HttpOptions::default()
+    })
+    .unwrap();
+    match send(&client, get("http://localhost.:9/")).await.err() {
+        Some(HttpError::Denied(text)) => assert!(text.contains("http_private"), "{text}"),
+        // Where the resolver does not know the name with a dot, there is nothing to dial.
+        Some(HttpError::NotSent(_)) => {}
+        other => panic!("{other:?}"),
+    }
+}
