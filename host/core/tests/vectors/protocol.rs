@@ -1,0 +1,136 @@
+//! What is said and stored: statements, catalog types, checkpoints.
+
+use std::time::Duration;
+
+use mz_sink_core::catalog::{LookUp, column_type};
+use mz_sink_core::checkpoint::Checkpoint;
+use mz_sink_core::chunk::Values;
+use mz_sink_core::release::Start;
+use mz_sink_core::statements;
+use mz_sink_core::types::{ColumnType, Envelope};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{run, variant};
+
+#[test]
+fn statements() {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum From {
+        Snapshot,
+        Resume(u64),
+    }
+    #[derive(Deserialize)]
+    struct Subscribe {
+        id: String,
+        name: [String; 3],
+        envelope: Envelope,
+        key: Vec<String>,
+        start: From,
+    }
+    #[derive(Deserialize)]
+    struct Settings {
+        cluster: Option<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Input {
+        Subscribe(Subscribe),
+        Settings(Settings),
+        FetchMs(u64),
+        FetchOrEnd(()),
+        LookUp(String),
+    }
+    run("statements", |input: Input| match input {
+        Input::Subscribe(s) => {
+            let start = match s.start {
+                From::Snapshot => Start::Snapshot,
+                From::Resume(frontier) => Start::Resume(frontier),
+            };
+            json!(statements::subscribe(
+                &s.id, &s.name, s.envelope, &s.key, start
+            ))
+        }
+        Input::Settings(s) => json!(statements::session_settings(s.cluster.as_deref())),
+        Input::FetchMs(ms) => json!([statements::fetch(Duration::from_millis(ms))]),
+        Input::FetchOrEnd(()) => json!([statements::fetch_or_end()]),
+        Input::LookUp(name) => match LookUp::new(&name) {
+            Ok(look_up) => json!([look_up.query()]),
+            Err(error) => json!({ "error": variant(&error) }),
+        },
+    });
+}
+
+#[test]
+fn column_types() {
+    #[derive(Deserialize)]
+    struct Input {
+        r#type: String,
+        type_mod: i64,
+    }
+    run("column_types", |input: Input| {
+        let ty = column_type(&input.r#type, input.type_mod);
+        let name = match &ty {
+            ColumnType::Numeric(None) => "numeric".to_string(),
+            ColumnType::Numeric(Some(scale)) => format!("numeric {scale}"),
+            ColumnType::Other(name) => format!("other {name}"),
+            ColumnType::TimestampTz => "timestamptz".into(),
+            other => variant(other),
+        };
+        let values = match Values::for_type(&ty) {
+            Values::Booleans(_) => "boolean",
+            Values::Ints(_) => "int",
+            Values::Uints(_) => "uint",
+            Values::Floats(_) => "float",
+            Values::Texts(_) => "text",
+            Values::Bytes(_) => "bytes",
+            _ => "unknown",
+        };
+        json!({ "type": name, "values": values })
+    });
+}
+
+#[test]
+fn checkpoint() {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Input {
+        Encode {
+            encode: Checkpoint,
+        },
+        Parse {
+            parse: String,
+            sink_id: String,
+            pad_to: Option<usize>,
+        },
+    }
+    run("checkpoint", |input: Input| match input {
+        Input::Encode { encode } => {
+            let text = encode.encode().unwrap();
+            let again = Checkpoint::parse(&text, &encode.sink_id).unwrap();
+            assert_eq!(again, encode, "what is written must be readable");
+            json!({ "text": text })
+        }
+        Input::Parse {
+            parse,
+            sink_id,
+            pad_to,
+        } => {
+            let mut text = parse;
+            let spaces = pad_to.unwrap_or(0).saturating_sub(text.len());
+            text.extend(std::iter::repeat_n(' ', spaces));
+            match Checkpoint::parse(&text, &sink_id) {
+                Ok(found) => {
+                    let checkpoint: Value = serde_json::from_str(&found.encode().unwrap()).unwrap();
+                    json!({ "checkpoint": checkpoint })
+                }
+                Err(error) => {
+                    let shown = error.to_string();
+                    assert!(shown.len() < 300, "an error quotes the text: {shown}");
+                    json!({ "error": variant(&error) })
+                }
+            }
+        }
+    });
+}

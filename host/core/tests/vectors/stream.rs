@@ -1,0 +1,306 @@
+//! From text rows to batches: values, rows, release, netting.
+
+use std::sync::Arc;
+
+use mz_sink_core::catalog::column_type;
+use mz_sink_core::chunk::{Chunk, Value as Held};
+use mz_sink_core::decode::{DecodeError, Decoded, Decoder, Fields};
+use mz_sink_core::netting::net;
+use mz_sink_core::release::{Accepted, Held as HeldRows, Start, StreamError};
+use mz_sink_core::types::{Column, ColumnType, Envelope, Op, View};
+use mz_sink_core::{json, text};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{run, variant};
+
+struct Row(Vec<Option<String>>);
+
+impl Fields for Row {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        self.0[index].as_ref().map(String::as_bytes)
+    }
+}
+
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(Into::into).to_vec()
+}
+
+fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
+    Column {
+        name: name.into(),
+        ty,
+        nullable,
+    }
+}
+
+fn empty(view: &View) -> Chunk {
+    Chunk::new(0, view.columns.iter().map(|c| &c.ty))
+}
+
+fn error(error: &impl std::fmt::Debug) -> Value {
+    json!({ "error": variant(error) })
+}
+
+#[test]
+fn values() {
+    #[derive(Deserialize)]
+    struct Input {
+        r#type: String,
+        type_mod: i64,
+        text: String,
+    }
+    run("values", |input: Input| {
+        let ty = column_type(&input.r#type, input.type_mod);
+        let view = View {
+            name: "v".into(),
+            columns: vec![column("x", ty.clone(), true)],
+            key: Vec::new(),
+        };
+        let names = names(["mz_timestamp", "mz_progressed", "mz_diff", "x"]);
+        let decoder = Decoder::new(&view, Envelope::Diff, &names).unwrap();
+        let mut chunk = empty(&view);
+        let row = ["1", "f", "1", &input.text].map(|v| Some(v.to_string()));
+        if let Err(found) = decoder.decode(&Row(row.to_vec()), &mut chunk) {
+            let shown = found.to_string();
+            assert!(
+                input.text.len() < 3 || !shown.contains(&input.text),
+                "an error tells a value: {shown}"
+            );
+            return error(&found);
+        }
+        let value = chunk.columns[0].get(0);
+        // What is held must give the server's own text back.
+        let mut again = Vec::new();
+        text::write(value, &ty, &mut again);
+        assert_eq!(String::from_utf8(again).unwrap(), input.text, "round trip");
+        let column = match value {
+            Held::Boolean(b) => json!({ "boolean": b }),
+            Held::Int(n) => json!({ "int": n.to_string() }),
+            Held::Uint(n) => json!({ "uint": n.to_string() }),
+            Held::Float(x) => json!({ "float_bits": format!("{:016x}", x.to_bits()) }),
+            Held::Text(t) => json!({ "text": String::from_utf8(t.to_vec()).unwrap() }),
+            Held::Bytes(b) => {
+                let hex: String = b.iter().map(|b| format!("{b:02x}")).collect();
+                json!({ "bytes": hex })
+            }
+            _ => Value::Null,
+        };
+        let mut row = Vec::new();
+        json::write_rows(&chunk, &view, 0, 0..1, &mut row);
+        let row = String::from_utf8(row).unwrap();
+        let _: Value = serde_json::from_str(&row).expect("rows are JSON");
+        let form = row
+            .split_once("\"row\":{\"x\":")
+            .and_then(|(_, rest)| rest.strip_suffix("}}]"));
+        json!({ "column": column, "json": form })
+    });
+}
+
+#[test]
+fn decode() {
+    #[derive(Deserialize)]
+    struct InputColumn {
+        name: String,
+        r#type: String,
+        nullable: bool,
+    }
+    #[derive(Deserialize)]
+    struct Input {
+        envelope: Envelope,
+        key: Vec<String>,
+        columns: Vec<InputColumn>,
+        names: Vec<String>,
+        rows: Vec<Vec<Option<String>>>,
+    }
+    run("decode", |input: Input| {
+        let columns: Vec<_> = input
+            .columns
+            .iter()
+            .map(|c| column(&c.name, column_type(&c.r#type, -1), c.nullable))
+            .collect();
+        let position = |name: &String| columns.iter().position(|c| c.name == *name).unwrap();
+        let view = View {
+            name: "v".into(),
+            key: input.key.iter().map(position).collect(),
+            columns,
+        };
+        let told = |found: DecodeError| {
+            assert!(
+                !found.to_string().contains("secret"),
+                "an error tells a value"
+            );
+            error(&found)
+        };
+        let decoder = match Decoder::new(&view, input.envelope, &input.names) {
+            Ok(decoder) => decoder,
+            Err(found) => return told(found),
+        };
+        let mut chunk = empty(&view);
+        let mut results = Vec::new();
+        let mut rejected = false;
+        for row in input.rows {
+            results.push(match decoder.decode(&Row(row), &mut chunk) {
+                Ok(Decoded::Progress(time)) => json!({ "progress": time }),
+                Ok(Decoded::Change(time)) => json!({ "change": time }),
+                Ok(Decoded::KeyViolation(time)) => {
+                    rejected = true;
+                    json!({ "key_violation": time })
+                }
+                Err(found) => return told(found),
+            });
+        }
+        if rejected {
+            return json!({ "results": results });
+        }
+        let mut rows = Vec::new();
+        json::write_rows(&chunk, &view, 0, 0..chunk.rows(), &mut rows);
+        json!({ "results": results, "json": String::from_utf8(rows).unwrap() })
+    });
+}
+
+/// `t (k bigint, v text)`, keyed by `k`.
+fn keyed_view() -> View {
+    View {
+        name: "t".into(),
+        columns: vec![
+            column("k", ColumnType::Int64, false),
+            column("v", ColumnType::Text, true),
+        ],
+        key: vec![0],
+    }
+}
+
+fn keyed_decoder(view: &View) -> Decoder {
+    let names = names(["mz_timestamp", "mz_progressed", "mz_state", "k", "v"]);
+    Decoder::new(view, Envelope::Upsert, &names).expect("the view has these columns")
+}
+
+fn keyed_row(time: u64, state: &str, key: i64, value: Option<&str>) -> Row {
+    let (time, key) = (time.to_string(), key.to_string());
+    let row = [Some(&*time), Some("f"), Some(state), Some(&*key), value];
+    Row(row.map(|v| v.map(Into::into)).to_vec())
+}
+
+fn key(chunk: &Chunk, row: usize) -> i64 {
+    match chunk.columns[0].get(row) {
+        Held::Int(key) => key,
+        _ => panic!("the key is an integer"),
+    }
+}
+
+#[test]
+fn release() {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum From {
+        Snapshot,
+        Resume(u64),
+    }
+    #[derive(Deserialize)]
+    struct Input {
+        start: From,
+        events: Vec<Vec<Value>>,
+    }
+    run("release", |input: Input| {
+        let view = keyed_view();
+        let decoder = keyed_decoder(&view);
+        let mut held = HeldRows::new(
+            empty(&view),
+            match input.start {
+                From::Snapshot => Start::Snapshot,
+                From::Resume(frontier) => Start::Resume(frontier),
+            },
+        );
+        let mut results = Vec::new();
+        for event in input.events {
+            let number = |i: usize| event[i].as_u64().unwrap();
+            let accepted: Result<Accepted, StreamError> = match event[0].as_str().unwrap() {
+                "progress" => {
+                    let time = Some(number(1).to_string());
+                    let row = vec![time, Some("t".into()), None, None, None];
+                    held.accept(&decoder, &Row(row))
+                }
+                "change" => {
+                    let key = event[2].as_i64().unwrap();
+                    held.accept(&decoder, &keyed_row(number(1), "upsert", key, Some("x")))
+                }
+                "end" => Ok(held.finish()),
+                "take" => {
+                    results.push(match held.take(number(1) as usize) {
+                        Some(taken) => batch(&taken, &event),
+                        None => Value::Null,
+                    });
+                    continue;
+                }
+                other => panic!("unknown event {other}"),
+            };
+            if let Err(found) = accepted {
+                results.push(error(&found));
+            }
+        }
+        Value::Array(results)
+    });
+}
+
+/// A batch as the vectors write it; `["take", n, "ordinals"]` asks for ordinals too.
+fn batch(taken: &mz_sink_core::release::Taken, event: &[Value]) -> Value {
+    let chunks: Vec<_> = taken.segments.iter().flat_map(|s| &s.chunk).collect();
+    let rows = || {
+        chunks
+            .iter()
+            .flat_map(|c| (0..c.rows()).map(move |r| (c, r)))
+    };
+    let mut out = json!({
+        "upper": taken.upper.to_string(),
+        "keys": rows().map(|(c, r)| key(c, r)).collect::<Vec<_>>(),
+        "snapshot": taken.snapshot,
+    });
+    if event.len() > 2 {
+        out["ordinals"] = rows().map(|(c, r)| c.ordinals[r]).collect();
+    }
+    out
+}
+
+#[test]
+fn netting() {
+    #[derive(Deserialize)]
+    struct Input {
+        changes: Vec<(u64, String, i64, Option<String>)>,
+    }
+    run("netting", |input: Input| {
+        let view = keyed_view();
+        let decoder = keyed_decoder(&view);
+        // One change per chunk: how rows are cut into chunks must not matter.
+        let chunks: Vec<_> = input
+            .changes
+            .iter()
+            .map(|(time, op, key, value)| {
+                let state = if op == "put" { "upsert" } else { "delete" };
+                let mut chunk = empty(&view);
+                let row = keyed_row(*time, state, *key, value.as_deref());
+                decoder.decode(&row, &mut chunk).unwrap();
+                Arc::new(chunk)
+            })
+            .collect();
+        let netted = net(&chunks, &view.key);
+        let rows = netted
+            .iter()
+            .flat_map(|c| (0..c.rows()).map(move |r| (c, r)));
+        rows.map(|(chunk, row)| {
+            let op = match chunk.op(row) {
+                Op::Put => "put",
+                Op::Delete => "delete",
+            };
+            let value = match chunk.columns[1].get(row) {
+                Held::Text(t) => json!(String::from_utf8(t.to_vec()).unwrap()),
+                _ => Value::Null,
+            };
+            json!([chunk.timestamps[row], op, key(chunk, row), value])
+        })
+        .collect()
+    });
+}
