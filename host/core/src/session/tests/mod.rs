@@ -2,6 +2,7 @@
 
 mod claim;
 mod end;
+mod model;
 mod stream;
 mod write;
 
