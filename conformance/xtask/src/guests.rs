@@ -59,27 +59,25 @@ pub fn run(only: &[String]) -> Result<()> {
 
 /// Compiles crates for guests, in a target directory that no other build locks, and returns the
 /// core modules in the same order.
+///
+/// The crate type is given here and not in the crates: a crate that is a Rust library as well
+/// gets no link-time optimisation, and native tests need no dynamic library.
 pub fn build(toolchain: &Toolchain, packages: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut command = toolchain.cargo(&["build", "--quiet", "--lib", "--profile", "guest"])?;
-    command.args(["--target", TARGET, "--target-dir", "target/guest-build"]);
-    for package in packages {
-        command.args(["--package", package]);
-    }
-    process::run(&mut command)?;
     let built = process::root()?.join("target/guest-build").join(TARGET);
-    packages
-        .iter()
-        .map(|package| {
-            let module = built
-                .join("guest")
-                .join(package.replace('-', "_"))
-                .with_extension("wasm");
-            if !module.exists() {
-                bail!("{package} built no module: its crate-type must include \"cdylib\"");
-            }
-            Ok(module)
-        })
-        .collect()
+    let mut modules = Vec::with_capacity(packages.len());
+    for package in packages {
+        let mut command = toolchain.cargo(&["rustc", "--quiet", "--lib", "--package", package])?;
+        command.args(["--crate-type", "cdylib", "--profile", "guest"]);
+        command.args(["--target", TARGET, "--target-dir", "target/guest-build"]);
+        process::run(&mut command)?;
+        let name = package.replace('-', "_");
+        let module = built.join("guest").join(name).with_extension("wasm");
+        if !module.exists() {
+            bail!("{package} built no module at {}", module.display());
+        }
+        modules.push(module);
+    }
+    Ok(modules)
 }
 
 /// Whether a file is newer than all it was made from.
