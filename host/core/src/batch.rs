@@ -14,7 +14,8 @@ pub struct BatchInfo {
     pub upper: Frontier,
     /// The frontier committed before this batch; `None` before the first commit.
     pub committed: Option<Frontier>,
-    /// Raised before each (re-)snapshot attempt.
+    /// Raised, and stored, before the first row of a snapshot is written: rows that an earlier
+    /// attempt left behind have a lower one.
     pub generation: u64,
     /// The worker's epoch.
     pub epoch: u64,

@@ -53,6 +53,11 @@ pub enum CatalogError {
         "source.object: there is no object {0:?} in Materialize, or this user may not see it; check the name and the database in materialize.url"
     )]
     Unknown(String),
+    /// An object that was there before.
+    #[error(
+        "{0} is no longer there: it was dropped or renamed; create it again, and use a new sink_id to start again with a snapshot"
+    )]
+    Dropped(String),
     /// A short name that several objects have.
     #[error(
         "source.object: {name:?} is the name of several objects ({found}); write it as database.schema.object"

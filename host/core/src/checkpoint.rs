@@ -28,7 +28,8 @@ pub struct Checkpoint {
     pub epoch: u64,
     /// Makes each text unique, so that a write that lands late is recognised.
     pub nonce: String,
-    /// Raised before each (re-)snapshot attempt.
+    /// Raised by each worker that starts before the first commit, when it claims its epoch, so
+    /// before the first row of its snapshot.
     pub generation: u64,
     /// Every change below it is committed; `None` before the first commit. A string in the text:
     /// JSON numbers stop being exact at 2^53.

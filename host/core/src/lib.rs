@@ -1,5 +1,11 @@
 //! The SUBSCRIBE protocol, once, as a pure state machine.
 //!
+//! ```text
+//!   text rows ─> decode ─> release ─> [batch] ─> netting ─> a sink, through the driver
+//!                             ^          │
+//!   catalog, statements ─> session <─────┘ what came of the write: checkpoint, retry, classify
+//! ```
+//!
 //! Everything that decides what is released, committed, retried, resumed or refused lives
 //! here. This crate must not contain I/O, async, a clock, randomness or logging: time and
 //! entropy come in as arguments, decisions come out as commands, and a check builds it for

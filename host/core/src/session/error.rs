@@ -121,6 +121,7 @@ impl SessionError {
             },
             Self::Catalog(error) => match error {
                 CatalogError::Unknown(_) => "unknown-object",
+                CatalogError::Dropped(_) => "object-dropped",
                 CatalogError::NotDurable { .. } => "not-durable",
                 CatalogError::NoKey { .. } | CatalogError::NoKeyColumn { .. } => "no-key",
                 CatalogError::Indexed { .. } => "indexed-target",

@@ -257,7 +257,7 @@ impl Reader {
                     let kind = look_up.sql_kind();
                     self.resolve(object, kind, config, out)
                 }
-                Err(error) => Outcome::Failed(error.into()),
+                Err(error) => Outcome::Failed(self.missing(error).into()),
             },
             _ => self.unexpected("Ran"),
         }
@@ -512,6 +512,14 @@ impl Reader {
             until: now.saturating_add(wait),
         };
         Outcome::Nothing
+    }
+
+    /// An object that was found once and is not there now was not misspelt.
+    fn missing(&self, error: CatalogError) -> CatalogError {
+        match (error, &self.object) {
+            (CatalogError::Unknown(_), Some(object)) => CatalogError::Dropped(object.name()),
+            (error, _) => error,
+        }
     }
 
     fn unexpected(&self, event: &'static str) -> Outcome {

@@ -378,7 +378,7 @@ fn a_failed_declare_goes_back_to_the_look_up_once() {
     assert_eq!(script.later(), ["connect"]);
     script.catalog.exists = false;
     script.on(Event::Connected(Ok(())));
-    assert_eq!(script.source(), ["disconnect", "stop: unknown-object"]);
+    assert_eq!(script.source(), ["disconnect", "stop: object-dropped"]);
 }
 
 #[test]
@@ -420,6 +420,13 @@ fn a_reconnect_notices_a_swap_and_takes_a_replacement_up() {
     lost(&mut script);
     script.catalog.shard = "s9";
     assert_eq!(script.source(), ["disconnect", "stop: object-replaced"]);
+}
+
+#[test]
+fn an_object_that_was_never_there_is_unknown_rather_than_dropped() {
+    let mut script = Script::new(config());
+    script.catalog.exists = false;
+    assert_eq!(script.source(), ["disconnect", "stop: unknown-object"]);
 }
 
 #[test]
