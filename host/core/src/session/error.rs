@@ -6,7 +6,6 @@ use crate::checkpoint::CheckpointError;
 use crate::classify::ErrorClass;
 use crate::release::StreamError;
 use crate::server_error::ServerError;
-use crate::types::Frontier;
 
 /// Why a session stops, or tries again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -187,25 +186,4 @@ fn advice(class: ErrorClass) -> &'static str {
         }
         ErrorClass::Fatal => "",
     }
-}
-
-/// What is known about a checkpoint found in the target, compared with ours.
-#[derive(Debug, PartialEq)]
-pub(super) enum Found {
-    /// What we expected: our write was not applied.
-    Expected,
-    /// Ours, at or past what we wanted.
-    Committed {
-        /// The stored text.
-        text: String,
-    },
-    /// Ours, from an earlier attempt that landed late.
-    Earlier {
-        /// The stored text.
-        text: String,
-        /// Its frontier.
-        frontier: Option<Frontier>,
-    },
-    /// Somebody else's: stop.
-    Stop(SessionError),
 }

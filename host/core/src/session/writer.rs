@@ -1,17 +1,19 @@
 //! The half of the session that talks to the sink: open, claim the epoch, write, find out.
 
+mod attempt;
+mod settle;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::{Command, Notice, Write};
-use super::error::{Found, SessionError};
-use super::{Now, SessionConfig};
+use super::command::{Command, Notice};
+use super::{Now, SessionConfig, SessionError};
 use crate::batch::{BatchInfo, Failure, SinkError};
-use crate::checkpoint::{Checkpoint, FORMAT, ViewIdentity};
-use crate::release::{Segment, Taken};
+use crate::checkpoint::{Checkpoint, ViewIdentity};
+use crate::release::Segment;
 use crate::retry::{Entropy, Retries};
-use crate::types::{CLOSED, Envelope, Frontier, View};
+use crate::types::{CLOSED, Frontier, View};
 
 /// A write that is not known to be done.
 #[derive(Debug)]
@@ -191,130 +193,6 @@ impl Writer {
         }
     }
 
-    /// Hands a batch over.
-    pub(super) fn write(
-        &mut self,
-        taken: Taken,
-        lower: Frontier,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Result<(), SessionError> {
-        let info = BatchInfo {
-            lower,
-            upper: taken.upper,
-            committed: self.committed,
-            generation: self.generation,
-            epoch: self.epoch,
-            rows: taken.segments.iter().map(|s| s.rows as u64).sum(),
-            bytes: taken.segments.iter().map(|s| s.bytes as u64).sum(),
-            snapshot_of: if taken.snapshot { vec![0] } else { Vec::new() },
-        };
-        let next = self.checkpoint(Some(taken.upper), config);
-        self.send(
-            Box::new(InFlight {
-                info,
-                segments: taken.segments,
-                next,
-                next_text: String::new(),
-                is_claim: false,
-                unknown: None,
-            }),
-            config,
-            out,
-        )
-    }
-
-    fn checkpoint(&self, frontier: Option<Frontier>, config: &SessionConfig) -> Checkpoint {
-        Checkpoint {
-            format: FORMAT,
-            sink_id: config.sink_id.clone(),
-            epoch: self.epoch,
-            nonce: String::new(),
-            generation: self.generation,
-            frontier,
-            component: config.component_digest.clone(),
-            views: self.identity.iter().cloned().collect(),
-        }
-    }
-
-    /// Takes the next epoch with a write of nothing.
-    fn claim(
-        &mut self,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Result<(), SessionError> {
-        if self.committed.is_none() {
-            // A snapshot will follow. Its generation is durable before its first row: a worker
-            // that comes after a crash in the middle of it must take a higher one.
-            self.generation += 1;
-        }
-        let at = self.committed.unwrap_or(0);
-        let info = BatchInfo {
-            lower: at,
-            upper: at,
-            committed: self.committed,
-            generation: self.generation,
-            epoch: self.epoch,
-            rows: 0,
-            bytes: 0,
-            snapshot_of: Vec::new(),
-        };
-        let next = self.checkpoint(self.committed, config);
-        self.send(
-            Box::new(InFlight {
-                info,
-                segments: Vec::new(),
-                next,
-                next_text: String::new(),
-                is_claim: true,
-                unknown: None,
-            }),
-            config,
-            out,
-        )
-    }
-
-    /// Every attempt has a text of its own, so that one that lands late is recognised.
-    fn send(
-        &mut self,
-        mut in_flight: Box<InFlight>,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Result<(), SessionError> {
-        self.attempt += 1;
-        in_flight.unknown = None;
-        in_flight.next.nonce = format!("{}-{}", self.worker, self.attempt);
-        in_flight.next_text = in_flight.next.encode()?;
-        let spans_timestamps = match (in_flight.segments.first(), in_flight.segments.last()) {
-            (Some(first), Some(last)) => first.min < last.max,
-            _ => false,
-        };
-        // Only the upsert envelope has a last change per key.
-        let nets = config.netted && config.envelope == Envelope::Upsert && spans_timestamps;
-        let key = self.view.as_ref().map(|v| v.key.clone());
-        out.push_back(Command::Write(Box::new(Write {
-            info: in_flight.info.clone(),
-            segments: in_flight.segments.clone(),
-            net_by: key.filter(|_| nets),
-            expected: self.expected.clone(),
-            next: in_flight.next_text.clone(),
-        })));
-        self.state = State::Writing(in_flight);
-        Ok(())
-    }
-
-    fn send_again(
-        &mut self,
-        in_flight: Box<InFlight>,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Outcome {
-        match self.send(in_flight, config, out) {
-            Ok(()) => Outcome::Nothing,
-            Err(error) => Outcome::Failed(error),
-        }
-    }
-
     pub(super) fn handle_timeout(
         &mut self,
         now: Now,
@@ -486,134 +364,6 @@ impl Writer {
                 out,
             ),
         }
-    }
-
-    /// Decides what a stored text means for the write in flight.
-    fn settle(
-        &mut self,
-        now: Now,
-        stored: Option<&str>,
-        in_flight: Box<InFlight>,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Outcome {
-        match self.compare(stored, &in_flight, config) {
-            Found::Committed { text } => self.commit(now, text, in_flight, out),
-            Found::Expected => {
-                let error = match in_flight.unknown.clone() {
-                    Some(failure) => SinkError::Unknown(failure),
-                    None => SinkError::Retryable(Failure {
-                        code: "not-applied".into(),
-                        message: "the write did not reach the target".into(),
-                        retry_after_ms: None,
-                    }),
-                };
-                self.retry(now, "write", error, Then::Write(in_flight), config, out)
-            }
-            Found::Earlier { text, frontier } => {
-                self.expected = Some(text);
-                if frontier == self.committed {
-                    return self.send_again(in_flight, config, out);
-                }
-                self.committed = frontier;
-                self.done_segments.extend(in_flight.segments);
-                self.state = State::Ready;
-                Outcome::Rewound
-            }
-            // Losing the race for an epoch, to another claim or to a commit of the worker before
-            // us, is no failure yet: look again, a little later.
-            Found::Stop(
-                SessionError::Fenced { found, .. } | SessionError::CheckpointWentBack { found, .. },
-            ) if in_flight.is_claim => {
-                out.push_back(Command::Tell(Notice::ClaimLost { epoch: found }));
-                let jitter = self.entropy.unit();
-                match self.retries.next_wait(&config.retry, None, jitter) {
-                    Some(wait) => {
-                        self.state = State::Waiting {
-                            until: now.saturating_add(wait),
-                            then: Then::Claim,
-                        };
-                        Outcome::Nothing
-                    }
-                    None => Outcome::Failed(SessionError::Fenced {
-                        found,
-                        epoch: self.epoch,
-                    }),
-                }
-            }
-            Found::Stop(error) => Outcome::Failed(error),
-        }
-    }
-
-    /// Compares whole texts first; only when that fails does the host look inside.
-    fn compare(&self, stored: Option<&str>, in_flight: &InFlight, config: &SessionConfig) -> Found {
-        if stored == Some(&in_flight.next_text) {
-            return Found::Committed {
-                text: in_flight.next_text.clone(),
-            };
-        }
-        if stored == self.expected.as_deref() {
-            return Found::Expected;
-        }
-        let Some(text) = stored else {
-            return Found::Stop(SessionError::CheckpointLost);
-        };
-        let found = match Checkpoint::parse(text, &config.sink_id) {
-            Ok(found) => found,
-            Err(error) => return Found::Stop(error.into()),
-        };
-        let ours = found.epoch == self.epoch && found.nonce.starts_with(&self.worker);
-        if found.epoch < self.epoch {
-            Found::Stop(SessionError::CheckpointWentBack {
-                found: found.epoch,
-                epoch: self.epoch,
-            })
-        } else if !ours {
-            Found::Stop(SessionError::Fenced {
-                found: found.epoch,
-                epoch: self.epoch,
-            })
-        } else if found.frontier >= in_flight.next.frontier {
-            Found::Committed { text: text.into() }
-        } else if found.frontier < self.committed {
-            Found::Stop(SessionError::CheckpointWentBack {
-                found: found.epoch,
-                epoch: self.epoch,
-            })
-        } else {
-            Found::Earlier {
-                text: text.into(),
-                frontier: found.frontier,
-            }
-        }
-    }
-
-    fn commit(
-        &mut self,
-        now: Now,
-        text: String,
-        in_flight: Box<InFlight>,
-        out: &mut VecDeque<Command>,
-    ) -> Outcome {
-        self.retries.reset();
-        self.expected = Some(text);
-        self.last_commit = now;
-        self.done_segments.extend(in_flight.segments);
-        self.state = State::Ready;
-        if in_flight.is_claim {
-            out.push_back(Command::Tell(Notice::Claimed {
-                epoch: self.epoch,
-                frontier: self.committed,
-            }));
-            return Outcome::Claimed;
-        }
-        self.committed = Some(in_flight.info.upper);
-        out.push_back(Command::Tell(Notice::Committed {
-            rows: in_flight.info.rows,
-            bytes: in_flight.info.bytes,
-            frontier: in_flight.info.upper,
-        }));
-        Outcome::Committed
     }
 
     /// Whether everything that can ever come is committed.

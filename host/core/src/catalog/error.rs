@@ -1,0 +1,131 @@
+//! Why an object cannot be subscribed to, each with the remedy.
+
+use std::time::Duration;
+
+/// Why an object cannot be subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// A name with more than three parts, or none.
+    #[error(
+        "source.object: {0:?} is not a name of the form database.schema.object (quote parts that hold dots: \"my.db\".public.t)"
+    )]
+    BadName(String),
+    /// No such object.
+    #[error(
+        "source.object: there is no object {0:?} in Materialize, or this user may not see it; check the name and the database in materialize.url"
+    )]
+    Unknown(String),
+    /// An object that was there before.
+    #[error(
+        "{0} is no longer there: it was dropped or renamed; create it again, and use a new sink_id to start again with a snapshot"
+    )]
+    Dropped(String),
+    /// A short name that several objects have.
+    #[error(
+        "source.object: {name:?} is the name of several objects ({found}); write it as database.schema.object"
+    )]
+    Ambiguous {
+        /// Configured.
+        name: String,
+        /// The full names.
+        found: String,
+    },
+    /// Not something with a history that a resume can use.
+    #[error(
+        "source.object: {name} is a {kind}, and only a table, a source or a materialized view keeps the history that a restart resumes from; {remedy}"
+    )]
+    NotDurable {
+        /// The object.
+        name: String,
+        /// As the catalog calls it.
+        kind: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A key column that is not there.
+    #[error("source.key: {object} has no column {column:?}; it has {columns}")]
+    NoKeyColumn {
+        /// The object.
+        object: String,
+        /// Configured.
+        column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// The upsert envelope without a key.
+    #[error(
+        "source.key is missing: the sink wants the upsert envelope, which needs the columns that identify a row of {object}; they are among {columns}"
+    )]
+    NoKey {
+        /// The object.
+        object: String,
+        /// What there is.
+        columns: String,
+    },
+    /// An index serves reads with a one-second history.
+    #[error(
+        "{object} has the index {index} in this cluster, and a SUBSCRIBE would read the index, which keeps one second of history; drop the index, or set materialize.cluster to a cluster without one"
+    )]
+    Indexed {
+        /// The object.
+        object: String,
+        /// The index.
+        index: String,
+    },
+    /// History shorter than a failure that the retry policy waits out.
+    #[error(
+        "{object} keeps {kept:?} of history, but commits may lag by {needed:?} (commit.interval and the retry budget); run: ALTER {kind} {object} SET (RETAIN HISTORY FOR '{advice}h'), or set source.allow_short_retention = true"
+    )]
+    ShortRetention {
+        /// The object.
+        object: String,
+        /// Its kind in SQL.
+        kind: String,
+        /// Kept.
+        kept: Duration,
+        /// Needed.
+        needed: Duration,
+        /// Hours that would do, at least 1.
+        advice: u64,
+    },
+    /// An answer without the columns that were asked for.
+    #[error(
+        "the catalog answered {0} in an unexpected shape; this Materialize version may not be supported"
+    )]
+    Shape(&'static str),
+    /// Other columns than the checkpoint was written for.
+    #[error(
+        "the columns of {object} have changed since the checkpoint was written: {difference}; use a new sink_id to start again with a snapshot"
+    )]
+    SchemaMismatch {
+        /// The object.
+        object: String,
+        /// Which.
+        difference: String,
+    },
+    /// Another object has the name now.
+    #[error(
+        "{object} is another object than the checkpoint was written for (its storage changed from {from} to {to}): it was swapped or recreated; use a new sink_id to start again with a snapshot"
+    )]
+    Replaced {
+        /// The object.
+        object: String,
+        /// Then.
+        from: String,
+        /// Now.
+        to: String,
+    },
+    /// The configuration has changed in a way that the target's contents do not survive.
+    #[error(
+        "{setting} is {now} but the checkpoint was written with {then}; put it back, or use a new sink_id to start again with a snapshot"
+    )]
+    ConfigurationChanged {
+        /// Which setting.
+        setting: &'static str,
+        /// Configured.
+        now: String,
+        /// In the checkpoint.
+        then: String,
+    },
+}

@@ -1,0 +1,161 @@
+//! What a text found in the target means for a write in flight.
+
+use std::collections::VecDeque;
+
+use super::{InFlight, Outcome, State, Then, Writer};
+use crate::batch::{Failure, SinkError};
+use crate::checkpoint::Checkpoint;
+use crate::session::command::{Command, Notice};
+use crate::session::{Now, SessionConfig, SessionError};
+use crate::types::Frontier;
+
+/// What is known about a checkpoint found in the target, compared with ours.
+#[derive(Debug, PartialEq)]
+enum Found {
+    /// What we expected: our write was not applied.
+    Expected,
+    /// Ours, at or past what we wanted.
+    Committed {
+        /// The stored text.
+        text: String,
+    },
+    /// Ours, from an earlier attempt that landed late.
+    Earlier {
+        /// The stored text.
+        text: String,
+        /// Its frontier.
+        frontier: Option<Frontier>,
+    },
+    /// Somebody else's: stop.
+    Stop(SessionError),
+}
+
+impl Writer {
+    /// Decides what a stored text means for the write in flight.
+    pub(super) fn settle(
+        &mut self,
+        now: Now,
+        stored: Option<&str>,
+        in_flight: Box<InFlight>,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        match self.compare(stored, &in_flight, config) {
+            Found::Committed { text } => self.commit(now, text, in_flight, out),
+            Found::Expected => {
+                let error = match in_flight.unknown.clone() {
+                    Some(failure) => SinkError::Unknown(failure),
+                    None => SinkError::Retryable(Failure {
+                        code: "not-applied".into(),
+                        message: "the write did not reach the target".into(),
+                        retry_after_ms: None,
+                    }),
+                };
+                self.retry(now, "write", error, Then::Write(in_flight), config, out)
+            }
+            Found::Earlier { text, frontier } => {
+                self.expected = Some(text);
+                if frontier == self.committed {
+                    return self.send_again(in_flight, config, out);
+                }
+                self.committed = frontier;
+                self.done_segments.extend(in_flight.segments);
+                self.state = State::Ready;
+                Outcome::Rewound
+            }
+            // Losing the race for an epoch, to another claim or to a commit of the worker before
+            // us, is no failure yet: look again, a little later.
+            Found::Stop(
+                SessionError::Fenced { found, .. } | SessionError::CheckpointWentBack { found, .. },
+            ) if in_flight.is_claim => {
+                out.push_back(Command::Tell(Notice::ClaimLost { epoch: found }));
+                let jitter = self.entropy.unit();
+                match self.retries.next_wait(&config.retry, None, jitter) {
+                    Some(wait) => {
+                        self.state = State::Waiting {
+                            until: now.saturating_add(wait),
+                            then: Then::Claim,
+                        };
+                        Outcome::Nothing
+                    }
+                    None => Outcome::Failed(SessionError::Fenced {
+                        found,
+                        epoch: self.epoch,
+                    }),
+                }
+            }
+            Found::Stop(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Compares whole texts first; only when that fails does the host look inside.
+    fn compare(&self, stored: Option<&str>, in_flight: &InFlight, config: &SessionConfig) -> Found {
+        if stored == Some(&in_flight.next_text) {
+            return Found::Committed {
+                text: in_flight.next_text.clone(),
+            };
+        }
+        if stored == self.expected.as_deref() {
+            return Found::Expected;
+        }
+        let Some(text) = stored else {
+            return Found::Stop(SessionError::CheckpointLost);
+        };
+        let found = match Checkpoint::parse(text, &config.sink_id) {
+            Ok(found) => found,
+            Err(error) => return Found::Stop(error.into()),
+        };
+        let ours = found.epoch == self.epoch && found.nonce.starts_with(&self.worker);
+        if found.epoch < self.epoch {
+            Found::Stop(SessionError::CheckpointWentBack {
+                found: found.epoch,
+                epoch: self.epoch,
+            })
+        } else if !ours {
+            Found::Stop(SessionError::Fenced {
+                found: found.epoch,
+                epoch: self.epoch,
+            })
+        } else if found.frontier >= in_flight.next.frontier {
+            Found::Committed { text: text.into() }
+        } else if found.frontier < self.committed {
+            Found::Stop(SessionError::CheckpointWentBack {
+                found: found.epoch,
+                epoch: self.epoch,
+            })
+        } else {
+            Found::Earlier {
+                text: text.into(),
+                frontier: found.frontier,
+            }
+        }
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        now: Now,
+        text: String,
+        in_flight: Box<InFlight>,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        self.retries.reset();
+        self.expected = Some(text);
+        self.last_commit = now;
+        self.done_segments.extend(in_flight.segments);
+        self.state = State::Ready;
+        if in_flight.is_claim {
+            out.push_back(Command::Tell(Notice::Claimed {
+                epoch: self.epoch,
+                frontier: self.committed,
+            }));
+            return Outcome::Claimed;
+        }
+        self.committed = Some(in_flight.info.upper);
+        out.push_back(Command::Tell(Notice::Committed {
+            rows: in_flight.info.rows,
+            bytes: in_flight.info.bytes,
+            frontier: in_flight.info.upper,
+        }));
+        Outcome::Committed
+    }
+}
