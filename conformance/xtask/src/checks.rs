@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -44,12 +45,34 @@ const NOT_IN_CORE: [&str; 6] = [
     "reqwest",
 ];
 
-/// Both checks.
+/// A file with more lines is told, but is no failure.
+const LONG_FILE: usize = 500;
+
+/// All checks.
 pub fn run() -> Result<()> {
     let metadata = Metadata::read()?;
+    report_long_files(&metadata)?;
     check_direction(&metadata)?;
     check_core_closure(&metadata)?;
     check_purity()
+}
+
+/// One concern for each file: a long one is worth a look.
+fn report_long_files(metadata: &Metadata) -> Result<()> {
+    let mut command = Command::new("git");
+    command.args(["ls-files", "*.rs"]);
+    command.current_dir(&metadata.workspace_root);
+    for file in process::output(&mut command)?.lines() {
+        // A file that is deleted but not yet committed is still listed.
+        let Ok(text) = fs::read_to_string(metadata.workspace_root.join(file)) else {
+            continue;
+        };
+        let lines = text.lines().count();
+        if lines > LONG_FILE {
+            println!("long: {file} has {lines} lines");
+        }
+    }
+    Ok(())
 }
 
 /// The core, built for a target without a system, must ask nothing of its host.
