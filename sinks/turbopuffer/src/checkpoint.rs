@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `checkpoint` | the host's text; too long to filter on |
 //! | `digest` | its SHA-256 in hexadecimal: what compare-and-set compares |
-//! | `views`, `active` | names of the views, and at the same place the namespace of each |
+//! | `active` | the view's namespace; `active-<view>` for each of several views |
 //! | `retired` | namespaces that were active once |
 //! | `written_at` | milliseconds since 1970 |
 //!
@@ -13,53 +13,49 @@
 
 use mz_sink_guest::{Error, Failure, Http};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::client::{Client, Trouble, Written};
+use crate::client::{Client, Trouble};
 use crate::ids;
 
 /// Which namespaces hold the views.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Incarnations {
-    /// View and its namespace.
-    pub(crate) active: Vec<(String, String)>,
+    /// By view; none for a view that was never loaded.
+    pub(crate) active: Vec<Option<String>>,
     pub(crate) retired: Vec<String>,
 }
 
 impl Incarnations {
-    pub(crate) fn of(&self, view: &str) -> Option<&str> {
-        let mut active = self.active.iter();
-        active
-            .find(|(name, _)| name == view)
-            .map(|(_, namespace)| namespace.as_str())
-    }
-
     /// Makes a namespace the active one of a view and retires the one before.
-    pub(crate) fn switch(&mut self, view: &str, namespace: String) {
-        match self.active.iter_mut().find(|(name, _)| name == view) {
-            Some((_, active)) => {
-                let before = std::mem::replace(active, namespace);
-                self.retired.push(before);
-            }
-            None => self.active.push((view.to_owned(), namespace)),
+    pub(crate) fn switch(&mut self, view: usize, namespace: String) {
+        if let Some(active) = self.active.get_mut(view) {
+            self.retired.extend(active.replace(namespace));
         }
     }
 }
 
 /// What is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) text: String,
-    pub(crate) incarnations: Incarnations,
+struct Stored {
+    text: String,
+    incarnations: Incarnations,
 }
 
 /// The control document of one sink id.
 pub(crate) struct Control {
     namespace: String,
     id: String,
+    /// The attribute for each view's active namespace.
+    attributes: Vec<String>,
     /// As last seen or written; none when there is no document.
     stored: Option<Stored>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    rows: Vec<Document>,
 }
 
 /// A document as it comes back from a query. A null attribute is left out.
@@ -68,23 +64,18 @@ struct Document {
     checkpoint: Option<String>,
     digest: Option<String>,
     #[serde(default)]
-    views: Vec<String>,
-    #[serde(default)]
-    active: Vec<String>,
-    #[serde(default)]
     retired: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    rows: Vec<Document>,
+    /// The active namespaces are among these.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 impl Control {
-    pub(crate) fn new(namespace: String, sink_id: &str) -> Self {
+    pub(crate) fn new(namespace: String, sink_id: &str, attributes: Vec<String>) -> Self {
         Control {
             namespace,
             id: ids::bounded(sink_id),
+            attributes,
             stored: None,
         }
     }
@@ -96,8 +87,13 @@ impl Control {
 
     /// The incarnations as last seen or written.
     pub(crate) fn incarnations(&self) -> Incarnations {
-        let stored = self.stored.as_ref();
-        stored.map_or_else(Incarnations::default, |stored| stored.incarnations.clone())
+        match &self.stored {
+            Some(stored) => stored.incarnations.clone(),
+            None => Incarnations {
+                active: vec![None; self.attributes.len()],
+                retired: Vec::new(),
+            },
+        }
     }
 
     /// Reads the document, seeing every write that was acknowledged before.
@@ -106,7 +102,7 @@ impl Control {
             "rank_by": ["id", "asc"],
             "filters": ["id", "Eq", self.id],
             "limit": 1,
-            "include_attributes": ["checkpoint", "digest", "views", "active", "retired"],
+            "include_attributes": true,
             "consistency": { "level": "strong" },
         });
         let page: Page = match client.query(&self.namespace, query.to_string().into_bytes()) {
@@ -124,7 +120,7 @@ impl Control {
 
     fn understand(&self, document: Document) -> Result<Stored, Error> {
         let text = document.checkpoint.unwrap_or_default();
-        if document.digest != Some(digest(&text)) || document.views.len() != document.active.len() {
+        if document.digest != Some(digest(&text)) {
             return Err(Error::permanent(
                 "damaged-checkpoint",
                 format!(
@@ -134,10 +130,14 @@ impl Control {
                 ),
             ));
         }
+        let active = |attribute: &String| {
+            let namespace = document.others.get(attribute)?.as_str()?;
+            Some(namespace.to_owned())
+        };
         Ok(Stored {
             text,
             incarnations: Incarnations {
-                active: document.views.into_iter().zip(document.active).collect(),
+                active: self.attributes.iter().map(active).collect(),
                 retired: document.retired,
             },
         })
@@ -166,7 +166,7 @@ impl Control {
             Some(expected) => {
                 let request = self.patch(expected, &next, changed.is_some(), now_ms);
                 let written = client.write(&self.namespace, request.to_string().into_bytes());
-                written.map(|written: Written| written.rows_patched())
+                written.map(|written| written.rows_patched())
             }
         };
         match outcome {
@@ -202,7 +202,7 @@ impl Control {
             "create_namespace": true,
             "upsert_rows": [self.row(next, true, now_ms)],
             "upsert_condition": ["id", "Eq", null],
-            "schema": schema(),
+            "schema": self.schema(),
         })
     }
 
@@ -211,7 +211,7 @@ impl Control {
             "create_namespace": false,
             "patch_rows": [self.row(next, switches, now_ms)],
             "patch_condition": ["digest", "Eq", digest(expected)],
-            "schema": schema(),
+            "schema": self.schema(),
         })
     }
 
@@ -223,26 +223,27 @@ impl Control {
             "written_at": now_ms,
         });
         if with_incarnations {
-            let (views, active): (Vec<_>, Vec<_>) =
-                next.incarnations.active.iter().cloned().unzip();
-            row["views"] = json!(views);
-            row["active"] = json!(active);
+            for (attribute, namespace) in self.attributes.iter().zip(&next.incarnations.active) {
+                row[attribute] = json!(namespace);
+            }
             row["retired"] = json!(next.incarnations.retired);
         }
         row
     }
-}
 
-fn schema() -> Value {
-    json!({
-        "id": "string",
-        "checkpoint": { "type": "string", "filterable": false },
-        "digest": "string",
-        "views": "[]string",
-        "active": "[]string",
-        "retired": { "type": "[]string", "filterable": false },
-        "written_at": "uint",
-    })
+    fn schema(&self) -> Value {
+        let mut schema = json!({
+            "id": "string",
+            "checkpoint": { "type": "string", "filterable": false },
+            "digest": "string",
+            "retired": { "type": "[]string", "filterable": false },
+            "written_at": "uint",
+        });
+        for attribute in &self.attributes {
+            schema[attribute] = json!("string");
+        }
+        schema
+    }
 }
 
 /// SHA-256 in hexadecimal.

@@ -145,7 +145,10 @@ fn push_column(
         (Encoding::Text, Values::Texts(texts)) => push_values(column, rows, out, |row, out| {
             push_json_text(texts.get(row).as_bytes(), out);
         }),
-        (Encoding::Plain(plain) | Encoding::Datetime(plain), _) => {
+        (Encoding::Datetime, Values::Ints(values)) => push_values(column, rows, out, |row, out| {
+            push_datetime(values[row], out);
+        }),
+        (Encoding::Plain(plain), _) => {
             let mut sound = true;
             push_values(column, rows, out, |row, out| {
                 out.push(b'"');
@@ -191,18 +194,15 @@ pub(crate) fn push_plain(value: ValueRef<'_>, plain: PlainText, out: &mut Vec<u8
         (PlainText::Integer, ValueRef::Uint(value)) => {
             out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         }
-        (PlainText::Float, ValueRef::Float(value)) => {
-            push_float_text(value, ryu::Buffer::new().format_finite(value), out);
+        (PlainText::Float, ValueRef::Float(value)) => mz_sink_text::write_float64(value, out),
+        (PlainText::Float32, ValueRef::Float(value)) => mz_sink_text::write_float32(value, out),
+        (PlainText::Date, ValueRef::Int(value)) => mz_sink_text::write_date(value, out),
+        (PlainText::Time, ValueRef::Int(value)) => mz_sink_text::write_time(value, out),
+        (PlainText::Timestamp, ValueRef::Int(value)) => {
+            mz_sink_text::write_timestamp(value, false, out);
         }
-        (PlainText::Float32, ValueRef::Float(value)) => {
-            push_float_text(value, ryu::Buffer::new().format_finite(value as f32), out);
-        }
-        (PlainText::Date, ValueRef::Int(value)) => crate::civil::push_date(value, out),
-        (PlainText::Time, ValueRef::Int(value)) => crate::civil::push_time(value, out),
-        (PlainText::Timestamp, ValueRef::Int(value)) => crate::civil::push_timestamp(value, out),
         (PlainText::TimestampTz, ValueRef::Int(value)) => {
-            crate::civil::push_timestamp(value, out);
-            out.push(b'Z');
+            mz_sink_text::write_timestamp(value, true, out);
         }
         (PlainText::Base64, ValueRef::Bytes(value)) => {
             out.extend_from_slice(STANDARD.encode(value).as_bytes());
@@ -212,20 +212,16 @@ pub(crate) fn push_plain(value: ValueRef<'_>, plain: PlainText, out: &mut Vec<u8
     true
 }
 
-/// PostgreSQL's words for what has no digits; `1` for 1.0; one zero.
-fn push_float_text(value: f64, finite: &str, out: &mut Vec<u8>) {
-    let text = if value.is_nan() {
-        "NaN"
-    } else if value == f64::INFINITY {
-        "Infinity"
-    } else if value == f64::NEG_INFINITY {
-        "-Infinity"
-    } else if value == 0.0 {
-        "0"
-    } else {
-        finite.strip_suffix(".0").unwrap_or(finite)
-    };
-    out.extend_from_slice(text.as_bytes());
+/// ISO 8601 in UTC. Years before 1 and after 9999 were refused before.
+fn push_datetime(micros: i64, out: &mut Vec<u8>) {
+    const DATE_LEN: usize = "2024-03-02".len();
+    out.push(b'"');
+    let start = out.len();
+    mz_sink_text::write_timestamp(micros, false, out);
+    if let Some(separator) = out.get_mut(start + DATE_LEN) {
+        *separator = b'T';
+    }
+    out.extend_from_slice(b"Z\"");
 }
 
 fn push_bool(value: bool, out: &mut Vec<u8>) {

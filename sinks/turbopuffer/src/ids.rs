@@ -87,6 +87,10 @@ pub(crate) fn bounded(text: &str) -> String {
 fn push_text(value: Option<ValueRef<'_>>, text: KeyText, out: &mut Vec<u8>) -> bool {
     match (value, text) {
         (Some(ValueRef::Text(value)), KeyText::AsIs) => out.extend_from_slice(value.as_bytes()),
+        // Both zeros are one key.
+        (Some(ValueRef::Float(value)), KeyText::Plain(plain)) => {
+            return push_plain(ValueRef::Float(value + 0.0), plain, out);
+        }
         (Some(value), KeyText::Plain(plain)) => return push_plain(value, plain, out),
         _ => return false,
     }

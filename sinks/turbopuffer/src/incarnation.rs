@@ -25,13 +25,24 @@ fn allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
 }
 
-/// The base name of each view's namespaces: the configured one, with the view's name behind it
-/// when there are several views.
-pub(crate) fn bases(config: &Config, views: &[View]) -> Result<Vec<String>, Error> {
+/// The names of one view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Naming {
+    /// What the names of its namespaces begin with.
+    pub(crate) base: String,
+    /// The attribute of the control document that tells its active namespace.
+    pub(crate) attribute: String,
+}
+
+/// The names of each view. With several views, the view's name is part of both.
+pub(crate) fn namings(config: &Config, views: &[View]) -> Result<Vec<Naming>, Error> {
     if views.len() == 1 {
-        return Ok(vec![config.namespace.clone()]);
+        return Ok(vec![Naming {
+            base: config.namespace.clone(),
+            attribute: "active".into(),
+        }]);
     }
-    let mut bases: Vec<String> = Vec::with_capacity(views.len());
+    let mut namings: Vec<Naming> = Vec::with_capacity(views.len());
     for view in views {
         let name = view
             .name
@@ -44,15 +55,18 @@ pub(crate) fn bases(config: &Config, views: &[View]) -> Result<Vec<String>, Erro
                 view.name
             )));
         }
-        if bases.contains(&base) {
+        if namings.iter().any(|other| other.base == base) {
             return Err(invalid(format!(
                 "two views would share the namespace `{base}`: rename view `{}`",
                 view.name
             )));
         }
-        bases.push(base);
+        namings.push(Naming {
+            base,
+            attribute: format!("active-{name}"),
+        });
     }
-    Ok(bases)
+    Ok(namings)
 }
 
 /// The name of a new incarnation. `attempt` is the digest of the checkpoint to be written, which

@@ -24,7 +24,6 @@
 //! component and a native library.
 
 mod checkpoint;
-mod civil;
 mod client;
 mod config;
 mod encode;

@@ -36,7 +36,7 @@ pub enum AttributeType {
     Bool,
     /// 128 bits.
     Uuid,
-    /// Milliseconds: microseconds are lost; a row outside the years 0 to 9999 is refused.
+    /// Milliseconds: microseconds are lost; a row outside the years 1 to 9999 is refused.
     Datetime,
 }
 
@@ -57,11 +57,12 @@ pub(crate) enum Encoding {
     Text,
     /// The text of the type, which needs none.
     Plain(PlainText),
-    /// ISO 8601, with years of four digits.
-    Datetime(PlainText),
+    /// ISO 8601.
+    Datetime,
 }
 
-/// Types whose text form this sink makes. It contains nothing that JSON escapes.
+/// Types that do not arrive as text. Their text has nothing that JSON escapes: Materialize's own
+/// form, except that booleans are `true` and `false` and bytes are base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlainText {
     Bool,
@@ -292,8 +293,7 @@ fn encoding(ty: &ColumnType, attribute: AttributeType) -> Option<Encoding> {
         (ColumnType::Float32, To::Float) => Encoding::Float32,
         (ColumnType::Numeric(_), To::Float) => Encoding::NumericAsFloat,
         (ColumnType::Uuid, To::Uuid) => Encoding::Text,
-        (ColumnType::Timestamp, To::Datetime) => Encoding::Datetime(PlainText::Timestamp),
-        (ColumnType::TimestampTz, To::Datetime) => Encoding::Datetime(PlainText::TimestampTz),
+        (ColumnType::Timestamp | ColumnType::TimestampTz, To::Datetime) => Encoding::Datetime,
         _ => return None,
     })
 }

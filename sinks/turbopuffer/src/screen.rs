@@ -3,8 +3,10 @@
 
 use mz_sink_guest::{Batch, Chunk, Error, Values};
 
-use crate::civil;
 use crate::schema::{Attribute, Encoding, IdRule, PlainText, Table};
+
+/// Years 1 to 9999, in microseconds since 1970-01-01: what ISO 8601 writes with four digits.
+const DATETIME_MICROS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
 
 /// Why a row is refused.
 struct Refusal {
@@ -108,10 +110,10 @@ fn screen_attribute(attribute: &Attribute, chunk: &Chunk, refusals: &mut Vec<Ref
             "not-finite",
             "does not fit a float: declare it as string in `types` to keep it",
         ),
-        (Encoding::Datetime(_), Values::Ints(values)) => refuse(
-            &mut matching(values, |value| !civil::has_four_digit_year(*value)),
+        (Encoding::Datetime, Values::Ints(values)) => refuse(
+            &mut matching(values, |value| !DATETIME_MICROS.contains(value)),
             "year-out-of-range",
-            "is outside the years 0 to 9999: declare it as string in `types` to keep it",
+            "is outside the years 1 to 9999: declare it as string in `types` to keep it",
         ),
         (Encoding::Text, Values::Texts(texts)) if texts.longest() > attribute.max_len => refuse(
             &mut (0..chunk.len()).filter(|&row| texts.get(row).len() > attribute.max_len),

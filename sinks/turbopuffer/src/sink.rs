@@ -43,11 +43,13 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
             views,
         } = context;
         config.check()?;
+        let namings = incarnation::namings(&config, &views)?;
+        let attributes = namings.iter().map(|naming| naming.attribute.clone());
         let mut sink = Turbopuffer {
             client: Client::new(host, &config)?,
             tables: schema::tables(&config, &views)?,
-            bases: incarnation::bases(&config, &views)?,
-            control: Control::new(config.control_namespace(), &sink_id),
+            control: Control::new(config.control_namespace(), &sink_id, attributes.collect()),
+            bases: namings.into_iter().map(|naming| naming.base).collect(),
             config,
         };
         let stored = sink.checkpoint()?;
@@ -78,12 +80,12 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
         for &view in &fresh {
             let name = incarnation::name(&self.bases[view], &info, &checkpoint::digest(next));
             self.create(view, &name)?;
-            incarnations.switch(&self.tables[view].view, name);
+            incarnations.switch(view, name);
         }
         if info.rows > 0 {
-            let place = |(view, table): (usize, &Table)| {
+            let place = |(view, active): (usize, &Option<String>)| {
                 Some(Place {
-                    namespace: incarnations.of(&table.view)?.to_owned(),
+                    namespace: active.clone()?,
                     mode: if fresh.contains(&view) {
                         Mode::Load
                     } else {
@@ -91,7 +93,7 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
                     },
                 })
             };
-            let places: Vec<_> = self.tables.iter().enumerate().map(place).collect();
+            let places: Vec<_> = incarnations.active.iter().enumerate().map(place).collect();
             let stamp = Stamp {
                 generation: info.generation,
                 written_at_ms: self.client.host().now_ms(),
@@ -111,10 +113,8 @@ impl<H: Http + Clock + Log> Turbopuffer<H> {
     /// those that have none.
     fn fresh_views(&self, info: &Info, known: &Incarnations) -> Result<Vec<usize>, Error> {
         let mut fresh = Vec::new();
-        for (view, table) in self.tables.iter().enumerate() {
-            let first = info.committed.is_none()
-                && info.upper > info.lower
-                && known.of(&table.view).is_none();
+        for (view, active) in known.active.iter().enumerate() {
+            let first = info.committed.is_none() && info.upper > info.lower && active.is_none();
             if first || info.snapshot_of.contains(&(view as u32)) {
                 fresh.push(view);
             }

@@ -49,8 +49,7 @@ fn a_snapshot_goes_into_a_new_namespace_and_the_checkpoint_patch_switches_to_it(
     assert_eq!(requests[1].1.get("upsert_condition"), None);
     assert_eq!(requests[1].1["create_namespace"], false);
     let row = &requests[2].1["patch_rows"][0];
-    assert_eq!(row["views"], json!(["v"]));
-    assert_eq!(row["active"], json!([fresh()]));
+    assert_eq!(row["active"], json!(fresh()));
     assert_eq!(row["retired"], json!(["docs-g0"]));
     assert_eq!(
         requests[2].1["patch_condition"],
@@ -121,7 +120,7 @@ fn a_snapshot_of_one_of_two_views_leaves_the_other_where_it_is() {
     let host = FakeHost::default();
     host.answers(document(Some(json!({
         "id": "sink-1", "checkpoint": "A", "digest": digest("A"),
-        "views": ["a/x", "b"], "active": ["docs-a-x-old", "docs-b-old"], "retired": ["r"],
+        "active-a-x": "docs-a-x-old", "active-b": "docs-b-old", "retired": ["r"],
     }))));
     let (mut sink, _) = open(&host, json!({}), vec![keyed("a/x"), keyed("b")]).unwrap();
     host.requests();
@@ -142,7 +141,8 @@ fn a_snapshot_of_one_of_two_views_leaves_the_other_where_it_is() {
     assert_eq!(requests[1].1.get("upsert_condition"), None);
     assert!(requests[2].1.get("upsert_condition").is_some());
     let row = &requests[3].1["patch_rows"][0];
-    assert_eq!(row["active"], json!([fresh, "docs-b-old"]));
+    assert_eq!(row["active-a-x"], json!(fresh));
+    assert_eq!(row["active-b"], json!("docs-b-old"));
     assert_eq!(row["retired"], json!(["r", "docs-a-x-old"]));
 }
 

@@ -73,7 +73,7 @@ fn rows_and_tombstones_share_a_conditional_upsert_with_schema_then_the_checkpoin
                     "schema": {
                         "id": "string",
                         "checkpoint": {"type": "string", "filterable": false},
-                        "digest": "string", "views": "[]string", "active": "[]string",
+                        "digest": "string", "active": "string",
                         "retired": {"type": "[]string", "filterable": false},
                         "written_at": "uint",
                     },

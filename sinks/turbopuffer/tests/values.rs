@@ -17,7 +17,7 @@ fn written(
     let mut sink = opened(&host, extra, view, "A");
     let mut batch = changes(columns, rows);
     host.answers(upserted(1)).answers(patched(1));
-    sink.write(&mut batch, Some("A"), "B").unwrap();
+    sink.write(&mut batch, Some("A"), "B").expect("a write");
     let body = host.requests().remove(0).1;
     let rejected = batch.rejected.into_iter();
     (
@@ -32,7 +32,7 @@ fn bytes(values: &[&[u8]]) -> Values {
         *end += value.len() as u32;
         Some(*end)
     }));
-    Values::Bytes(PackedBytes::new(offsets, values.concat()).unwrap())
+    Values::Bytes(PackedBytes::new(offsets, values.concat()).expect("offsets"))
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn every_type_keeps_its_value_exactly() {
             ColumnType::Timestamp,
             Values::Ints(vec![1_709_380_800_123_456]),
             "string",
-            json!("2024-03-02T12:00:00.123456"),
+            json!("2024-03-02 12:00:00.123456"),
         ),
         (
             ColumnType::TimestampTz,
             Values::Ints(vec![411_242_313_600_000_000]),
             "string",
-            json!("+015001-10-02T00:00:00.000000Z"),
+            json!("15001-10-02 00:00:00+00"),
         ),
         (
             ColumnType::Interval,
@@ -193,7 +193,7 @@ fn configured_types_change_the_form() {
             ColumnType::Float64,
             Values::Floats(vec![-0.0]),
             "string",
-            json!("0"),
+            json!("-0"),
         ),
         (
             ColumnType::Boolean,
@@ -205,7 +205,7 @@ fn configured_types_change_the_form() {
             ColumnType::TimestampTz,
             Values::Ints(vec![0]),
             "datetime",
-            json!("1970-01-01T00:00:00.000000Z"),
+            json!("1970-01-01T00:00:00Z"),
         ),
     ];
     for (ty, values, wanted, expected) in cases {
@@ -251,8 +251,14 @@ fn rows_that_turbopuffer_would_refuse_are_refused_one_by_one() {
             "negative-value",
         ),
         (
+            ColumnType::TimestampTz,
+            Values::Ints(vec![-62_135_596_800_000_000, -62_135_596_800_000_001]),
+            json!({"types": {"c": "datetime"}}),
+            "year-out-of-range",
+        ),
+        (
             ColumnType::Timestamp,
-            Values::Ints(vec![1, i64::MAX]),
+            Values::Ints(vec![253_402_300_799_999_999, 253_402_300_800_000_000]),
             json!({"types": {"c": "datetime"}}),
             "year-out-of-range",
         ),
@@ -335,6 +341,12 @@ fn ids_follow_from_the_keys_types() {
             Values::Floats(vec![f64::NAN]),
             "string",
             json!("NaN"),
+        ),
+        (
+            ColumnType::Float64,
+            Values::Floats(vec![-0.0]),
+            "string",
+            json!("0"),
         ),
         (
             ColumnType::Numeric(None),

@@ -166,7 +166,7 @@ pub fn document(document: Option<Value>) -> Answer {
 pub fn stored(checkpoint: &str, active: &str) -> Answer {
     document(Some(json!({
         "id": "sink-1", "checkpoint": checkpoint, "digest": digest(checkpoint),
-        "views": ["v"], "active": [active],
+        "active": active,
     })))
 }
 
