@@ -100,7 +100,8 @@ fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
         text += &format!("  {:<34} {}\n", permission.import, permission.allows);
         match permission.granted {
             Some(granted) if granted.is_empty() => {
-                text += "      missing: nothing is granted; add [grants] http = [\"https://...\"]\n";
+                text +=
+                    "      missing: nothing is granted; add [grants] http = [\"https://...\"]\n";
             }
             Some(granted) => text += &format!("      granted: {}\n", granted.join(", ")),
             None => {}

@@ -113,7 +113,7 @@ fn connect_options(config: &Config) -> Result<ConnectOptions, Failure> {
         .materialize_password()
         .map_err(|e| Failure::usage("config", e))?;
     ConnectOptions::parse(&config.materialize.url, password)
-        .map_err(|e| Failure::usage("config", format!("materialize.url: {e}")))
+        .map_err(|e| Failure::usage("config", e))
 }
 
 fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
@@ -145,7 +145,10 @@ fn dead_letters(config: &Config) -> Result<Arc<dyn DeadLetters>, Failure> {
         Some(path) => Arc::new(FileDeadLetters::open(path, &config.sink_id).map_err(|e| {
             Failure::usage(
                 "config",
-                format!("dead_letter.path: {} cannot be written: {e}", path.display()),
+                format!(
+                    "dead_letter.path: {} cannot be written: {e}",
+                    path.display()
+                ),
             )
         })?),
         None => Arc::new(LogDeadLetters {
@@ -215,4 +218,3 @@ fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
         other => tracing::info!(%sink_id, ?other, "notice"),
     }
 }
-
