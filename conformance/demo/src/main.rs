@@ -54,6 +54,8 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
+    // For reqwest, which is built without a provider of its own.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let recording = Recording::open("auction_board")?;
     let materialize = materialize_sim::Server::start(materialize_sim::Options::default()).await?;
     let control = materialize.control();
