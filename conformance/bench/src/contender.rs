@@ -51,7 +51,11 @@ impl Contender {
         Self {
             name: "wasm",
             program: binaries.join("mz-wasm-sink"),
-            arguments: vec!["run".into(), component.into(), "--config".into()],
+            arguments: ["run", "--progress", "none"]
+                .map(PathBuf::from)
+                .into_iter()
+                .chain([component.into(), "--config".into()])
+                .collect(),
             ends_by_itself: false,
         }
     }
@@ -103,7 +107,7 @@ impl Contender {
                 .env("TURBOPUFFER_BASE_URL", &turbopuffer_url)
                 .env("ROWS", rows.to_string());
         } else {
-            command.env("PROGRESS", "none").stderr(Stdio::inherit());
+            command.stderr(Stdio::inherit());
         }
         let mut process = Process::start(&mut command)?;
         let mut usage = process.usage()?;

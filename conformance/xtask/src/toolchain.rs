@@ -161,6 +161,11 @@ fn build_from_debian() -> Result<Toolchain> {
     link_sysroot(&directory, &sources(&release))?;
     let toolchain = from_debian(&directory);
     build_std(&toolchain, &directory)?;
+    // Cargo tells compilers apart by their version, not by their library.
+    let stale = process::root()?.join("target/guest-build").join(TARGET);
+    if stale.exists() {
+        fs::remove_dir_all(&stale).with_context(|| format!("removing {}", stale.display()))?;
+    }
     fs::write(directory.join("complete"), [])?;
     println!(
         "guest toolchain: {} built in {} s",
@@ -221,6 +226,8 @@ fn build_std(toolchain: &Toolchain, directory: &Path) -> Result<()> {
     command
         .args(["-Zbuild-std=std,panic_abort", "--target-dir", "target"])
         .env("RUSTC_BOOTSTRAP", "1")
+        // Link-time optimisation of guests takes the library in as well; cargo leaves this out.
+        .env("RUSTFLAGS", "-Cembed-bitcode=yes")
         .current_dir(&build);
     process::run(&mut command)?;
 

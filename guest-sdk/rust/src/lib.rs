@@ -91,6 +91,8 @@ pub use chunk::{
 pub use component::Imports;
 pub use error::{Error, Failure};
 pub use http::{Exchange, Http, HttpError, Request, Response};
+/// Materialize's own text form of values.
+pub use mz_sink_text as text;
 pub use sink::{Context, Description, Envelope, Guarantee, Sink};
 pub use view::{Column, ColumnType, View};
 

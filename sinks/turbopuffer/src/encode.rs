@@ -194,15 +194,19 @@ pub(crate) fn push_plain(value: ValueRef<'_>, plain: PlainText, out: &mut Vec<u8
         (PlainText::Integer, ValueRef::Uint(value)) => {
             out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         }
-        (PlainText::Float, ValueRef::Float(value)) => mz_sink_text::write_float64(value, out),
-        (PlainText::Float32, ValueRef::Float(value)) => mz_sink_text::write_float32(value, out),
-        (PlainText::Date, ValueRef::Int(value)) => mz_sink_text::write_date(value, out),
-        (PlainText::Time, ValueRef::Int(value)) => mz_sink_text::write_time(value, out),
+        (PlainText::Float, ValueRef::Float(value)) => {
+            mz_sink_guest::text::write_float64(value, out)
+        }
+        (PlainText::Float32, ValueRef::Float(value)) => {
+            mz_sink_guest::text::write_float32(value, out)
+        }
+        (PlainText::Date, ValueRef::Int(value)) => mz_sink_guest::text::write_date(value, out),
+        (PlainText::Time, ValueRef::Int(value)) => mz_sink_guest::text::write_time(value, out),
         (PlainText::Timestamp, ValueRef::Int(value)) => {
-            mz_sink_text::write_timestamp(value, false, out);
+            mz_sink_guest::text::write_timestamp(value, false, out);
         }
         (PlainText::TimestampTz, ValueRef::Int(value)) => {
-            mz_sink_text::write_timestamp(value, true, out);
+            mz_sink_guest::text::write_timestamp(value, true, out);
         }
         (PlainText::Base64, ValueRef::Bytes(value)) => {
             out.extend_from_slice(STANDARD.encode(value).as_bytes());
@@ -217,7 +221,7 @@ fn push_datetime(micros: i64, out: &mut Vec<u8>) {
     const DATE_LEN: usize = "2024-03-02".len();
     out.push(b'"');
     let start = out.len();
-    mz_sink_text::write_timestamp(micros, false, out);
+    mz_sink_guest::text::write_timestamp(micros, false, out);
     if let Some(separator) = out.get_mut(start + DATE_LEN) {
         *separator = b'T';
     }
