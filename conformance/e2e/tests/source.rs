@@ -8,6 +8,7 @@ use materialize_sim::{Column, Options, Server, Tls};
 use mz_sink_core::decode::Fields as _;
 use mz_sink_core::server_error::{ErrorKind, ServerError};
 use mz_sink_source::{ConnectOptions, RowBlock, Session};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const FETCH: &str = "FETCH ALL c WITH (timeout = '600s')";
@@ -81,6 +82,64 @@ async fn a_query_gives_its_rows_as_text() {
     let first = ["id", "f", "integer", "-1"].map(|v| Some(v.to_owned()));
     assert_eq!(rows[0], first);
     session.close().await;
+}
+
+#[tokio::test]
+async fn a_session_knows_the_version_of_the_server() {
+    let server = server().await;
+    let session = Session::connect(&options(&server.url())).await.unwrap();
+    let rows = session.query("SELECT mz_version()").await.unwrap().rows;
+    assert!(session.mz_version().is_some());
+    assert_eq!(session.mz_version(), rows[0][0].as_deref());
+}
+
+/// A server that lets anybody in, and then gives what the client sends until it hangs up.
+async fn listener() -> (String, tokio::task::JoinHandle<Vec<u8>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!(
+        "postgres://u@{}/db?sslmode=disable",
+        listener.local_addr().unwrap()
+    );
+    let heard = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let length = socket.read_u32().await.unwrap() as usize;
+        let mut startup = vec![0; length - 4];
+        socket.read_exact(&mut startup).await.unwrap();
+        let welcome = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+        socket.write_all(welcome).await.unwrap();
+        let mut heard = Vec::new();
+        socket.read_to_end(&mut heard).await.unwrap();
+        heard
+    });
+    (url, heard)
+}
+
+#[tokio::test]
+async fn a_session_says_goodbye_when_it_is_closed() {
+    let (url, heard) = listener().await;
+    let session = Session::connect(&options(&url)).await.unwrap();
+    session.close().await;
+    assert_eq!(heard.await.unwrap(), b"X\0\0\0\x04");
+}
+
+#[tokio::test]
+async fn a_session_is_closed_while_a_fetch_waits_for_rows() {
+    let (url, heard) = listener().await;
+    let mut session = Session::connect(&options(&url)).await.unwrap();
+    session.fetch(FETCH).await.unwrap();
+    session.close().await;
+    assert!(!heard.await.unwrap().ends_with(b"X\0\0\0\x04"));
+}
+
+#[tokio::test]
+async fn a_statement_is_refused_at_once_while_a_fetch_is_running() {
+    let server = server().await;
+    let mut session = subscribed(&server).await;
+    session.fetch(FETCH).await.unwrap();
+    let error = session.query("SELECT 1").await.unwrap_err();
+    assert_eq!(error.message, "a FETCH is running");
+    insert(&server, 1, None);
+    assert_eq!(next_data(&mut session).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -365,7 +424,23 @@ fn a_bad_url_is_explained_without_showing_it() {
         ("hunter2", "postgres://"),
         ("http://u:hunter2@h/db", "postgres://"),
         ("postgres://u:hunter2/x@h:z/db", "postgres://"),
-        ("postgres://u:hunter2@localhost/db?nonsense=1", "option"),
+        ("postgres://u:hunter2@localhost/db#x", "%XX"),
+        // What stands before an unescaped / ? or # looks like a port.
+        ("postgres://u:6875/hunter2@h/db", "%XX"),
+        ("postgres://u:6875?hunter2@h/db", "%XX"),
+        ("postgres://u:6875#hunter2@h/db", "%XX"),
+        (
+            "postgres://u:hunter2@localhost/db?nonsense=1",
+            "the option nonsense",
+        ),
+        (
+            "postgres://u:hunter2@localhost/db?application_name=a&connect_timeout=soon",
+            "the option connect_timeout",
+        ),
+        (
+            "postgres://localhost/db?password=not&hunter=hunter2",
+            "an option after the ?",
+        ),
         (
             "postgres://u:hunter2@localhost/db?sslmode=on",
             "verify-full",
@@ -378,5 +453,13 @@ fn a_bad_url_is_explained_without_showing_it() {
         let error = ConnectOptions::parse(url, None).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
         assert!(!format!("{error:?} {error}").contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_user_may_be_an_address_of_mail_as_it_is() {
+    for user in ["joe@example.com", "joe%40example.com"] {
+        let options = options(&format!("postgres://{user}:x@localhost:6875/materialize"));
+        assert_eq!(options.target(), "localhost:6875");
     }
 }

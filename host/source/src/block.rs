@@ -5,11 +5,10 @@ use std::sync::Arc;
 use mz_sink_core::decode::Fields;
 use tokio_postgres::{Error, SimpleQueryRow};
 
-/// Set in an end offset if the value is NULL.
-const NULL: u32 = 1 << 31;
+/// Set in an end offset if the value is NULL. No `Vec` is long enough for an offset to reach it.
+const NULL: usize = 1 << (usize::BITS - 1);
 
-/// A block takes no more rows once it holds this many bytes of values. A row has less than
-/// 1 GiB on the wire, so that offsets stay below [`NULL`].
+/// A block takes no more rows once it holds this many bytes of values.
 const FULL_BYTES: usize = 256 * 1024;
 
 /// A block takes no more rows than this.
@@ -21,7 +20,7 @@ pub struct RowBlock {
     names: Arc<Vec<String>>,
     data: Vec<u8>,
     /// Where each value ends in `data`, row by row.
-    ends: Vec<u32>,
+    ends: Vec<usize>,
 }
 
 /// Shows sizes only: rows are somebody's data.
@@ -78,7 +77,7 @@ impl RowBlock {
             let value = row.try_get(index)?;
             self.data
                 .extend_from_slice(value.unwrap_or_default().as_bytes());
-            let end = self.data.len() as u32;
+            let end = self.data.len();
             self.ends
                 .push(if value.is_some() { end } else { end | NULL });
         }
@@ -103,7 +102,7 @@ impl<'a> Row<'a> {
         let at = self.first + index;
         let start = at.checked_sub(1).map_or(0, |before| ends[before] & !NULL);
         let end = ends[at];
-        (end & NULL == 0).then(|| &self.block.data[start as usize..end as usize])
+        (end & NULL == 0).then(|| &self.block.data[start..end])
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where to connect to, and how.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,14 +25,18 @@ const KEEPALIVE_RETRIES: u32 = 3;
 pub enum OptionsError {
     /// No URL, or not one of PostgreSQL.
     #[error(
-        "materialize.url is not a URL of the form postgres://user@host:6875/database?sslmode=verify-full (escape special characters in a password as %XX, or take it from materialize.password_env)"
+        "materialize.url is not a URL of the form postgres://user@host:6875/database?sslmode=verify-full (write / ? # @ and other special characters of a password or a name as %XX, or take the password from materialize.password_env)"
     )]
     Url,
     /// An option after `?` that is not known or has a value it cannot have.
     #[error(
-        "materialize.url has an option after the ? that is not known or has a value it cannot have; sslmode, sslrootcert, application_name, connect_timeout, options, keepalives and keepalives_idle are the usual ones"
+        "{} in materialize.url is not known or has a value it cannot have; sslmode, sslrootcert, application_name, connect_timeout, options, keepalives and keepalives_idle are the usual ones",
+        .name.as_ref().map_or("an option after the ?".into(), |name| format!("the option {name}"))
     )]
-    Option,
+    Option {
+        /// Its name, unless it could be a part of a password.
+        name: Option<String>,
+    },
     /// A bad `sslmode`.
     #[error(
         "sslmode in materialize.url must be disable, prefer, require, verify-ca or verify-full"
@@ -79,17 +84,18 @@ impl ConnectOptions {
     /// `password` given apart from it wins.
     ///
     /// `sslmode` means what it does in libpq: `disable`, `prefer` (encrypt if the server can),
-    /// `require` (encrypt, trust anybody; with `sslrootcert` as `verify-ca`), `verify-ca` (a trusted authority signed the
-    /// certificate), `verify-full` (and it is for this host). Without it, a server on this
-    /// machine gets `prefer` and any other `verify-full`: a URL copied without its options must
-    /// not send a password to whoever answers. `sslrootcert` names a PEM file of trusted
-    /// authorities, which is read now; without it, or as `system`, they are the system's.
+    /// `require` (encrypt, trust anybody; with `sslrootcert` as `verify-ca`), `verify-ca` (a
+    /// trusted authority signed the certificate), `verify-full` (and it is for this host).
+    /// Without it, a server on this machine gets `prefer` and any other `verify-full`: a URL
+    /// copied without its options must not send a password to whoever answers. `sslrootcert`
+    /// names a PEM file of trusted authorities, which is read now; without it, or as `system`,
+    /// they are the system's.
     ///
     /// # Errors
     /// What is wrong with the URL or the certificates, without the URL.
     pub fn parse(url: &str, password: Option<String>) -> Result<Self, OptionsError> {
         let mut url = Url::parse(url).map_err(|_| OptionsError::Url)?;
-        if !matches!(url.scheme(), "postgres" | "postgresql") {
+        if !matches!(url.scheme(), "postgres" | "postgresql") || is_cut_short(&url) {
             return Err(OptionsError::Url);
         }
         let given = |name| {
@@ -107,7 +113,7 @@ impl ConnectOptions {
         let rest = rest.join("&");
         url.set_query((!rest.is_empty()).then_some(rest.as_str()));
 
-        let mut config: Config = url.as_str().parse().map_err(|_| OptionsError::Option)?;
+        let mut config: Config = url.as_str().parse().map_err(|_| bad_option(&rest))?;
         if config.get_hosts().is_empty() {
             return Err(OptionsError::Url);
         }
@@ -136,7 +142,7 @@ impl ConnectOptions {
             Some("require") if sslrootcert.is_none() => (SslMode::Require, Check::Nothing),
             Some("require" | "verify-ca") => (SslMode::Require, Check::Chain),
             Some("verify-full") => (SslMode::Require, Check::ChainAndName),
-            None if config.get_hosts().iter().all(is_local) => (SslMode::Prefer, Check::Nothing),
+            None if is_local(&config) => (SslMode::Prefer, Check::Nothing),
             None => (SslMode::Require, Check::ChainAndName),
             Some(_) => return Err(OptionsError::SslMode),
         };
@@ -172,16 +178,36 @@ impl ConnectOptions {
     }
 }
 
-fn is_local(host: &Host) -> bool {
-    match host {
+/// Whether an unescaped `/`, `?` or `#` of a password ended the part before the host, so that a
+/// piece of the password would be taken for a port or a database, and shown as one.
+fn is_cut_short(url: &Url) -> bool {
+    let rest = [url.path(), url.query().unwrap_or_default()];
+    url.fragment().is_some() || rest.iter().any(|part| part.contains('@'))
+}
+
+/// Names the first option that cannot be used alone.
+fn bad_option(query: &str) -> OptionsError {
+    let options = || query.split('&');
+    let name = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
+    let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    // What follows a password may be the rest of it, after an unescaped `&`.
+    let is_safe = !options().any(|option| name(option) == "password");
+    let bad = options().find(|option| format!("postgres://h?{option}").parse::<Config>().is_err());
+    OptionsError::Option {
+        name: bad.map(name).filter(|name| is_safe && is_word(name)),
+    }
+}
+
+/// Whether nothing is sent over a network.
+fn is_local(config: &Config) -> bool {
+    let host_is_local = |host: &Host| match host {
         Host::Unix(_) => true,
         Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse()
-                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
         }
-    }
+    };
+    config.get_hosts().iter().all(host_is_local)
+        && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }
 
 fn target(config: &Config) -> String {

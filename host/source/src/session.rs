@@ -18,11 +18,15 @@ use crate::options::ConnectOptions;
 /// answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long closing waits for the goodbye to be sent.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
+
 /// A connection to Materialize that runs one statement at a time. Dropping it closes the socket.
 pub struct Session {
     target: String,
+    mz_version: Option<String>,
     client: Client,
-    task: JoinHandle<()>,
+    task: ConnectionTask,
     /// Why the connection ended; set before the client can notice that it did.
     lost: Arc<OnceLock<ServerError>>,
     fetch: Option<Fetch>,
@@ -35,9 +39,12 @@ struct Fetch {
     ended: Option<Result<(), ServerError>>,
 }
 
-impl Drop for Session {
+/// Reads and writes the socket, until it is dropped.
+struct ConnectionTask(JoinHandle<()>);
+
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -61,6 +68,7 @@ impl Session {
                 ))
             })?
             .map_err(|error| error::connecting(&target, &error))?;
+        let mz_version = connection.parameter("mz_version").map(Into::into);
         let lost = Arc::new(OnceLock::new());
         let (why, name) = (lost.clone(), target.clone());
         let task = tokio::spawn(async move {
@@ -71,18 +79,29 @@ impl Session {
         });
         Ok(Self {
             target,
+            mz_version,
             client,
-            task,
+            task: ConnectionTask(task),
             lost,
             fetch: None,
         })
     }
 
+    /// The server's version, such as `v26.23.1 (4d0f6b2)`, as it said when the session began;
+    /// `None` if it is not Materialize.
+    pub fn mz_version(&self) -> Option<&str> {
+        self.mz_version.as_deref()
+    }
+
     /// Runs one statement and collects its rows: for small answers.
     ///
     /// # Errors
-    /// What the server reported, a lost connection, or no answer within 60 s.
+    /// What the server reported, a lost connection, no answer within 60 s, or a FETCH that is
+    /// running: the answer would have to wait for its end.
     pub async fn query(&self, sql: &str) -> Result<Table, ServerError> {
+        if self.fetch.is_some() {
+            return Err(error::connection("a FETCH is running".into()));
+        }
         let messages = tokio::time::timeout(ANSWER_LIMIT, self.client.simple_query(sql))
             .await
             .map_err(|_| {
@@ -104,8 +123,8 @@ impl Session {
         Ok(Table { rows })
     }
 
-    /// Starts a FETCH, one statement, whose rows come from [`Self::next_block`]. One that is running is given
-    /// up: its remaining rows are read and dropped before this one starts.
+    /// Starts a FETCH, one statement, whose rows come from [`Self::next_block`]. One that is
+    /// running is given up: its remaining rows are read and dropped before this one starts.
     ///
     /// # Errors
     /// A lost connection. What the server says comes from `next_block`.
@@ -176,12 +195,25 @@ impl Session {
         }
     }
 
-    /// Closes the connection. A FETCH that is running must not be waited for, so there is no
-    /// goodbye.
-    pub async fn close(mut self) {
-        self.task.abort();
-        // An aborted task reports that it was aborted.
-        let _ = (&mut self.task).await;
+    /// Closes the connection, with a goodbye to the server unless a FETCH is running: its end
+    /// would have to be waited for.
+    pub async fn close(self) {
+        let Self {
+            client,
+            mut task,
+            fetch,
+            ..
+        } = self;
+        drop(client);
+        if fetch.is_none() {
+            // Without an end in time there is none to be had.
+            let _ = tokio::time::timeout(GOODBYE_LIMIT, &mut task.0).await;
+        }
+        if !task.0.is_finished() {
+            task.0.abort();
+            // An aborted task reports that it was aborted.
+            let _ = (&mut task.0).await;
+        }
     }
 
     fn reported(&self, error: &Error) -> ServerError {
