@@ -143,7 +143,8 @@ impl Contender {
     }
 }
 
-fn configuration(materialize_url: &str, turbopuffer_url: &str) -> String {
+/// The configuration of a run.
+pub fn configuration(materialize_url: &str, turbopuffer_url: &str) -> String {
     format!(
         "sink_id = \"bench\"\n[materialize]\nurl = {url}\n[source]\nobject = \"{OBJECT}\"\nkey = [\"id\"]\n\
          [grants]\nhttp = [{target}]\n[secrets.turbopuffer_api_key]\nenv = \"API_KEY\"\n\

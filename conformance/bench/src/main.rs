@@ -16,6 +16,7 @@
 mod contender;
 mod native;
 mod process;
+mod start;
 mod target;
 
 use std::path::PathBuf;
@@ -106,14 +107,32 @@ async fn measure(path: &Path) -> anyhow::Result<()> {
             run.rows_per_second(),
             medians[0].rows_per_second() / run.rows_per_second(),
             run.cpu_seconds,
-            run.peak_bytes as f64 / f64::from(1 << 20),
+            mib(run.peak_bytes),
             format!("{:.2} + {:.2}", run.materialize_cpu, run.turbopuffer_cpu),
         );
     }
     println!(
         "\nratio: rows/s of wasm over rows/s of this line; own CPU and peak memory of the contender's process"
     );
+    let wasm = &contenders[0];
+    let twice = wasm.run(&path.binaries, path.rows * 2).await?;
+    println!(
+        "\npeak memory of wasm: {:.0} MiB with {} rows, {:.0} MiB with {} (buffer.memory = 64 MiB)",
+        mib(medians[0].peak_bytes),
+        medians[0].rows,
+        mib(twice.peak_bytes),
+        twice.rows,
+    );
+    let start = start::measure(&path.binaries, &path.component).await?;
+    println!(
+        "start with a warm cache to the first FETCH: {:.0} ms",
+        start * 1000.0
+    );
     Ok(())
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 fn median(mut runs: Vec<Run>) -> Run {

@@ -253,6 +253,15 @@ fn push_number32(value: f32, out: &mut Vec<u8>) {
 pub(crate) fn push_json_text(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
+    // Without a branch in the loop, so that it becomes vector instructions.
+    let escapes = text.iter().fold(false, |any, &byte| {
+        any | (byte < b' ') | (byte == b'"') | (byte == b'\\')
+    });
+    if !escapes {
+        out.extend_from_slice(text);
+        out.push(b'"');
+        return;
+    }
     let mut copied = 0;
     for (index, &byte) in text.iter().enumerate() {
         if byte >= b' ' && byte != b'"' && byte != b'\\' {
