@@ -11,7 +11,6 @@ pub(crate) fn config(
     object: &str,
     key: &[&str],
     target_url: &str,
-    namespace: &str,
     cache: &std::path::Path,
 ) -> String {
     format!(
@@ -49,14 +48,14 @@ cache_dir = {cache}
 
 [sink]
 base_url = {target}
-namespace = {namespace}
+namespace = "e2e"
+control_namespace = "checkpoints"
 "#,
         url = json!(materialize_url),
         object = json!(object),
         key = json!(key),
         target = json!(target_url),
         cache = json!(cache),
-        namespace = json!(namespace),
     )
 }
 

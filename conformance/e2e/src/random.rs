@@ -22,6 +22,12 @@ impl Random {
         Self(seed.max(1))
     }
 
+    /// Another generator that the same seed repeats.
+    #[must_use]
+    pub fn fork(&mut self) -> Self {
+        Self(self.below(1 << 40) + 1)
+    }
+
     /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 >> 12;

@@ -21,7 +21,6 @@ pub struct World {
     pub target: Target,
     materialize: Option<materialize_sim::Server>,
     url: String,
-    namespace: String,
     folder: tempfile::TempDir,
 }
 
@@ -88,11 +87,10 @@ impl World {
         })
         .await?;
         Ok(Self {
-            target: Target::new(turbopuffer.url(), "e2e"),
+            target: Target::new(turbopuffer.url()),
             turbopuffer,
             materialize,
             url,
-            namespace: "e2e".into(),
             folder: programs::folder()?,
         })
     }
@@ -118,6 +116,29 @@ impl World {
     pub async fn session(&self) -> anyhow::Result<Session> {
         let options = ConnectOptions::parse(&self.url, None)?;
         Ok(Session::connect(&options).await?)
+    }
+
+    /// Waits until so many requests have met a fault. Does not ask the emulator, which could
+    /// meet one itself.
+    ///
+    /// # Errors
+    /// When that takes too long, or the program ends.
+    pub async fn faulted(&self, count: usize, host: &mut Host) -> anyhow::Result<Vec<String>> {
+        let started = Instant::now();
+        loop {
+            let requests = self.turbopuffer.requests();
+            let faulted = requests.into_iter().filter(|request| request.faulted);
+            let faulted: Vec<_> = faulted
+                .map(|r| format!("{} {}", r.method, r.path))
+                .collect();
+            if faulted.len() >= count {
+                return Ok(faulted);
+            }
+            let late = started.elapsed() > PATIENCE;
+            ensure!(!late, "only {faulted:?} met a fault:\n{}", host.output());
+            ensure!(host.runs()?, "it ended too early:\n{}", host.output());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Runs statements one by one in a session of their own; the rows of the last one.
@@ -168,7 +189,6 @@ impl World {
             &table.name,
             &[&table.columns[0]],
             &self.turbopuffer.url(),
-            &self.namespace,
             &programs::cache()?,
         ))
     }

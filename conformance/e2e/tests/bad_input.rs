@@ -1,0 +1,460 @@
+//! What cannot work ends soon, says what to do next, shows no secret, and commits nothing.
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use e2e::{API_KEY, Ended, Host, Table, World, component, edited, folder};
+use turbopuffer_sim::{Fault, FaultRule, Match};
+
+const COLUMNS: [(&str, &str); 2] = [("k", "int"), ("v", "text")];
+const SOON: Duration = Duration::from_secs(20);
+const PASSWORD: &str = "canary-password-93ab";
+
+/// The exit code, and everything that the output must say.
+#[track_caller]
+fn check(ended: &Ended, code: i32, says: &[&str]) {
+    let output = &ended.output;
+    assert_eq!(ended.code, Some(code), "{output}");
+    for text in says {
+        assert!(output.contains(text), "{text:?} is not in:\n{output}");
+    }
+    for secret in [API_KEY, PASSWORD] {
+        assert!(!output.contains(secret), "a secret is shown:\n{output}");
+    }
+    assert!(!output.contains("panicked"), "{output}");
+    let errors = output.lines().filter(|line| line.starts_with("error"));
+    assert_eq!(errors.count(), 1, "{output}");
+}
+
+/// A world with a table of one row, and its configuration with few retries.
+async fn world() -> (World, Table, String) {
+    let world = World::start().await.unwrap();
+    let table = world.table(&COLUMNS).await.unwrap();
+    let insert = format!("INSERT INTO {} VALUES (1, 'a')", table.name);
+    world.sql(&[&insert]).await.unwrap();
+    let config = world.config(&table).unwrap();
+    let config = edited(&config, "attempts = 10", "attempts = 2");
+    (world, table, config)
+}
+
+/// It ends by itself, like this, and nothing is committed.
+async fn refused(world: &World, config: &str, code: i32, says: &[&str]) {
+    let ended = world.host_with(config).unwrap().end(SOON).await.unwrap();
+    world.turbopuffer.clear_faults();
+    check(&ended, code, says);
+    assert_eq!(world.target.committed().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_sink_is_told_from_one() {
+    let folder = folder().unwrap();
+    let real = std::fs::read(component().unwrap()).unwrap();
+    let other_version =
+        "(component (instance $i) (export \"materialize:sink/sink@9.9.0\" (instance $i)))";
+    let wat = |text: &str| wat::parse_str(text).unwrap();
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        (
+            "text.wasm",
+            b"#!/bin/sh\n".to_vec(),
+            "is not a WebAssembly component",
+        ),
+        ("empty.wasm", Vec::new(), "is not a WebAssembly component"),
+        ("module.wasm", wat("(module)"), "wasm-tools component new"),
+        (
+            "cut.wasm",
+            real[..real.len() / 2].to_vec(),
+            "was it copied completely?",
+        ),
+        ("other.wasm", wat("(component)"), "it does not export"),
+        (
+            "version.wasm",
+            wat(other_version),
+            "this host supports versions",
+        ),
+    ];
+    let config = folder.path().join("config.toml");
+    let text = "sink_id = \"e2e\"\n[materialize]\nurl = \"postgres://u@127.0.0.1:1/db\"\n\
+                [source]\nobject = \"t\"\n[component]\ncache_dir = \"cache\"\n";
+    std::fs::write(&config, text).unwrap();
+    for (name, bytes, says) in cases {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        let host = Host::start_component(&file, &config).unwrap();
+        check(
+            &host.end(SOON).await.unwrap(),
+            2,
+            &["error[component]", name, says],
+        );
+    }
+    let missing = Path::new("missing.wasm");
+    let host = Host::start_component(missing, &config).unwrap();
+    let says = ["error[component]", "cannot read missing.wasm"];
+    check(&host.end(SOON).await.unwrap(), 2, &says);
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_used_names_the_field() {
+    let (world, _, config) = world().await;
+    let cases: [(&str, &str, &[&str]); 9] = [
+        ("sink_id = \"e2e\"\n", "", &["sink_id", "example-config"]),
+        ("sink_id", "sink_idd", &["sink_idd"]),
+        (
+            "idle_interval = \"50ms\"",
+            "idle_interval = 50",
+            &["commit.idle_interval"],
+        ),
+        (
+            "min_backoff = \"10ms\"",
+            "min_backof = \"10ms\"",
+            &["min_backof"],
+        ),
+        (
+            "namespace = \"e2e\"",
+            "namespaces = \"e2e\"",
+            &["namespace"],
+        ),
+        ("namespace = \"e2e\"", "namespace = 7", &["namespace"]),
+        (
+            "[grants]\nhttp = [",
+            "[grants]\nhttp = [\"*.example.com\", ",
+            &["grants.http", "*.example.com"],
+        ),
+        (
+            "\"TURBOPUFFER_API_KEY\"",
+            "\"E2E_NOT_SET\"",
+            &["E2E_NOT_SET is not set"],
+        ),
+        (
+            "[component]",
+            "[component",
+            &["mz-wasm-sink.toml:", "not valid TOML"],
+        ),
+    ];
+    for (from, to, says) in cases {
+        let says: Vec<_> = ["error[config]"].iter().chain(says).copied().collect();
+        refused(&world, &edited(&config, from, to), 2, &says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_is_not_the_pinned_one_does_not_run() {
+    let (world, _, config) = world().await;
+    let pin = format!("[component]\ndigest = \"sha256:{}\"", "0".repeat(64));
+    let config = edited(&config, "[component]", &pin);
+    refused(
+        &world,
+        &config,
+        2,
+        &["error[component]", "component.digest"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_named_with_the_remedy() {
+    let (world, table, config) = world().await;
+    let t = &table.name;
+    let object = format!("object = \"{t}\"");
+    let named = |name: &str| edited(&config, &object, &format!("object = \"{name}\""));
+
+    refused(
+        &world,
+        &named("nowhere"),
+        1,
+        &["error[unknown-object]", "nowhere", "check the name"],
+    )
+    .await;
+
+    let view = format!("{t}_view");
+    world
+        .sql(&[&format!("CREATE VIEW {view} AS SELECT * FROM {t}")])
+        .await
+        .unwrap();
+    let says = ["error[not-durable]", &view, "materialized view"];
+    refused(&world, &named(&view), 1, &says).await;
+
+    let keyless = edited(&config, "key = [\"k\"]", "key = []");
+    refused(
+        &world,
+        &keyless,
+        1,
+        &["error[no-key]", "source.key is missing", "k, v"],
+    )
+    .await;
+    let wrong = edited(&config, "key = [\"k\"]", "key = [\"kk\"]");
+    refused(
+        &world,
+        &wrong,
+        1,
+        &["error[no-key]", "has no column \"kk\""],
+    )
+    .await;
+
+    let short = format!("{t}_short");
+    world
+        .sql(&[&format!("CREATE TABLE {short} (k int, v text)")])
+        .await
+        .unwrap();
+    let lagging = edited(
+        &named(&short),
+        "max_backoff = \"200ms\"",
+        "max_backoff = \"60s\"",
+    );
+    let lagging = edited(&lagging, "min_backoff = \"10ms\"", "min_backoff = \"30s\"");
+    let says = [
+        "error[short-retention]",
+        "RETAIN HISTORY FOR",
+        "allow_short_retention = true",
+    ];
+    refused(&world, &lagging, 1, &says).await;
+
+    world
+        .sql(&[&format!("CREATE DEFAULT INDEX ON {t}")])
+        .await
+        .unwrap();
+    let says = [
+        "error[indexed-target]",
+        "drop the index",
+        "materialize.cluster",
+    ];
+    refused(&world, &config, 1, &says).await;
+}
+
+#[tokio::test]
+async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
+    let options = materialize_sim::Options {
+        password: Some("right".into()),
+        ..materialize_sim::Options::default()
+    };
+    let world = World::simulated(options).await.unwrap();
+    let table = Table {
+        name: "t".into(),
+        columns: vec!["k".into()],
+    };
+    let config = world.config(&table).unwrap();
+    let config = edited(&config, "attempts = 10", "attempts = 2");
+    let url = config
+        .lines()
+        .find(|line| line.starts_with("url = "))
+        .unwrap();
+    let with = |new: &str| edited(&config, url, &format!("url = \"{new}\""));
+    let server = url.split(['@', '/']).nth(3).unwrap();
+
+    let wrong = with(&format!(
+        "postgres://materialize:{PASSWORD}@{server}/materialize"
+    ));
+    refused(
+        &world,
+        &wrong,
+        1,
+        &["error[", "password", "materialize.url and its password"],
+    )
+    .await;
+
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let closed = with(&format!("postgres://u:{PASSWORD}@{address}/db"));
+    let says = [
+        "error[connection]",
+        "cannot connect to",
+        &address,
+        "check materialize.url",
+    ];
+    refused(&world, &closed, 3, &says).await;
+
+    let unparsable = with(&format!("postgres://u:{PASSWORD}/x@h:z/db"));
+    refused(
+        &world,
+        &unparsable,
+        2,
+        &["error[config]", "materialize.url", "password_env"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_granted_is_told_with_the_line_to_add() {
+    let (world, _, config) = world().await;
+    let url = world.turbopuffer.url();
+    let grants = format!("[grants]\nhttp = [\"{url}\"]");
+    let line = format!("[grants] http = [\"{url}\"]");
+    for granted in ["", "\"https://api.example.com\""] {
+        let missing = edited(&config, &grants, &format!("[grants]\nhttp = [{granted}]"));
+        refused(&world, &missing, 1, &["error[sink-permanent]", &line]).await;
+    }
+    assert!(
+        world
+            .turbopuffer
+            .requests()
+            .iter()
+            .all(|r| r.path.contains("/query"))
+    );
+}
+
+/// So many requests of the sink meet the fault: of the first ones after `skip`.
+fn rule(fault: &Fault, skip: u64, times: u64) -> FaultRule {
+    FaultRule {
+        matches: Match::default(),
+        skip,
+        times,
+        fault: fault.clone(),
+    }
+}
+
+fn status(status: u16) -> Fault {
+    Fault {
+        status: Some(status),
+        ..Fault::default()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_will_not_change_ends_the_run_at_once() {
+    for skip in 0..5 {
+        for (fault, says) in [
+            (status(401), ["401", "Check the secret with the API key"]),
+            (status(403), ["403", "The API key may not do this"]),
+            (status(422), ["422", "fault injected"]),
+        ] {
+            let (world, _, config) = world().await;
+            world.turbopuffer.add_faults([rule(&fault, skip, u64::MAX)]);
+            let says = ["error[sink-permanent]", says[0], says[1]];
+            refused(&world, &config, 1, &says).await;
+            let faulted = world
+                .turbopuffer
+                .requests()
+                .iter()
+                .filter(|r| r.faulted)
+                .count();
+            assert_eq!(faulted, 1, "a request was tried again");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_api_key_is_told_without_showing_it() {
+    let (world, _, config) = world().await;
+    let file = world.file("key");
+    std::fs::write(&file, PASSWORD).unwrap();
+    let from = "env = \"TURBOPUFFER_API_KEY\"";
+    let wrong = edited(&config, from, &format!("file = \"{}\"", file.display()));
+    refused(
+        &world,
+        &wrong,
+        1,
+        &["401", "Check the secret with the API key"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn trouble_that_passes_is_waited_out() {
+    let throttled = Fault {
+        retry_after_s: Some(1),
+        ..status(429)
+    };
+    for fault in [throttled, status(500), status(503)] {
+        let (world, table, config) = world().await;
+        world.turbopuffer.add_faults([rule(&fault, 0, 2)]);
+        let mut host = world.host_with(&config).unwrap();
+        world.faulted(2, &mut host).await.unwrap();
+        world.caught_up(&table, &mut host).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_that_stays_ends_the_run_when_the_retries_are_spent() {
+    let cases = [
+        (status(500), "500"),
+        (status(429), "429"),
+        (
+            Fault {
+                garbage: true,
+                ..Fault::default()
+            },
+            "the answer is not what turbopuffer sends",
+        ),
+        (
+            Fault {
+                hang: true,
+                ..Fault::default()
+            },
+            "was not answered",
+        ),
+        (
+            Fault {
+                reset: true,
+                ..Fault::default()
+            },
+            "was not answered",
+        ),
+    ];
+    // When the control document is read, when it is created, when the namespace is, when rows
+    // are loaded, and when readers are switched to them.
+    let mut running = Vec::new();
+    for skip in 0..5 {
+        for (fault, says) in cases.clone() {
+            running.push(tokio::spawn(async move {
+                let (world, _, config) = world().await;
+                let config = edited(&config, "http_timeout = \"10s\"", "http_timeout = \"1s\"");
+                world.turbopuffer.add_faults([rule(&fault, skip, u64::MAX)]);
+                refused(&world, &config, 3, &["error[sink-", says]).await;
+            }));
+        }
+    }
+    for case in running {
+        case.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn inspect_shows_what_a_sink_is_and_what_it_may_do() {
+    let (world, _, config) = world().await;
+    let config = world.config_file(&config).unwrap();
+    let (component, folder) = (component().unwrap(), folder().unwrap());
+    let run = |more: &[&std::ffi::OsStr]| {
+        let mut arguments = vec![
+            "inspect".as_ref(),
+            component.as_os_str(),
+            "--config".as_ref(),
+            config.as_os_str(),
+        ];
+        arguments.extend(more);
+        Host::start_with(&arguments, folder.path()).unwrap()
+    };
+    let text = run(&[]).end(SOON).await.unwrap();
+    assert_eq!(text.code, Some(0), "{}", text.output);
+    let granted = format!("granted: {}", world.turbopuffer.url());
+    for part in [
+        "turbopuffer ",
+        "sha256:",
+        "materialize:sink@0.1",
+        "/http@",
+        &granted,
+        "namespace ",
+        "required",
+    ] {
+        assert!(
+            text.output.contains(part),
+            "{part:?} is not in:\n{}",
+            text.output
+        );
+    }
+    let json = run(&["--json".as_ref()]).end(SOON).await.unwrap();
+    assert_eq!(json.code, Some(0), "{}", json.output);
+    let json: serde_json::Value = serde_json::from_str(&json.output).unwrap();
+    assert_eq!(json["name"], "turbopuffer");
+    assert_eq!(json["envelope"], "upsert");
+    assert_eq!(json["netted"], true);
+    let bytes = std::fs::metadata(&component).unwrap().len();
+    assert_eq!(json["size"], bytes);
+    assert!(json["digest"].as_str().unwrap().starts_with("sha256:"));
+    assert!(json["config_schema"]["properties"]["namespace"].is_object());
+    let permissions = json["permissions"].as_array().unwrap();
+    let http = permissions
+        .iter()
+        .find(|p| p["import"].as_str().unwrap().contains("/http@"));
+    assert_eq!(http.unwrap()["granted"][0], world.turbopuffer.url());
+}
