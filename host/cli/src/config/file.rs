@@ -173,9 +173,9 @@ pub struct DeadLetter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct Grants {
-    /// Origins on the public network.
+    /// Origins, with a path where needed.
     pub http: Vec<String>,
-    /// Origins that may also be at private and loopback addresses.
+    /// Address ranges that granted names may stand for although they are not public.
     pub http_private: Vec<String>,
 }
 

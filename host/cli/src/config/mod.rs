@@ -1,10 +1,11 @@
 //! The configuration: one TOML file, with secrets from elsewhere.
 //!
 //! ```text
-//!  file ─> sections and defaults (file, values) ─> checks ─> Config ─> secrets
-//!                                          [sink] ─> schema of the component
+//!  file ─> sections and defaults (file, values) ─> check ─> Config ─> secrets
+//!                                         [sink] ─> schema of the component
 //! ```
 
+mod check;
 mod error;
 mod file;
 mod schema;
@@ -15,7 +16,6 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -29,9 +29,6 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 /// The newest format that this program knows.
 const VERSION: i64 = 1;
-
-/// Longest `sink_id`, in characters.
-const SINK_ID_LENGTH: usize = 128;
 
 /// What `run` is told by its file. Paths are relative to the file's directory.
 #[derive(Clone, Debug)]
@@ -119,7 +116,7 @@ impl Config {
                 wrong(line(text, error.inner().span()), &field, message)
             })?;
         complete(&mut file, path, &env);
-        check(&file).map_err(|(field, message)| wrong(None, &field, message))?;
+        check::check(&file).map_err(|(field, message)| wrong(None, &field, message))?;
         let sink = values::object("sink", &file.sink).map_err(|field| {
             let message = "nan and inf cannot be given to a sink; write a number or a text";
             wrong(None, &field, message.into())
@@ -231,74 +228,6 @@ fn complete(file: &mut file::File, path: &Path, env: impl Fn(&str) -> Option<Str
     for path in paths.into_iter().chain(secrets).flatten() {
         *path = directory.join(&*path);
     }
-}
-
-/// What serde cannot see: the field, and what is wrong.
-fn check(file: &file::File) -> Result<(), (String, String)> {
-    let wrong = |field: &str, message: &str| Err((field.to_owned(), message.to_owned()));
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    if !(1..=SINK_ID_LENGTH).contains(&file.sink_id.len()) || !file.sink_id.chars().all(allowed) {
-        return wrong("sink_id", "must be 1 to 128 of A-Z a-z 0-9 _ . -");
-    }
-    if file.materialize.url.is_empty() {
-        return wrong(
-            "materialize.url",
-            "is missing; add it or set MATERIALIZE_URL",
-        );
-    }
-    if file.materialize.password_env.is_some() && file.materialize.password_file.is_some() {
-        let message = "is given as well as password_env; keep one of them";
-        return wrong("materialize.password_file", message);
-    }
-    if file.source.object.is_empty() {
-        return wrong(
-            "source.object",
-            "is empty; name a table, source or materialized view",
-        );
-    }
-    for (field, value) in [
-        ("commit.max_bytes", file.commit.max_bytes),
-        ("buffer.memory", file.buffer.memory),
-        ("limits.memory", file.limits.memory),
-        ("limits.http_request", file.limits.http_request),
-        ("limits.http_response", file.limits.http_response),
-        ("limits.http_in_flight", file.limits.http_in_flight as u64),
-    ] {
-        if value == 0 {
-            return wrong(field, "must be more than 0");
-        }
-    }
-    for (field, value) in [
-        ("commit.idle_interval", file.commit.idle_interval),
-        ("retry.min_backoff", file.retry.min_backoff),
-        ("limits.idle_timeout", file.limits.idle_timeout),
-        ("limits.http_timeout", file.limits.http_timeout),
-    ] {
-        if value == Duration::ZERO {
-            return wrong(field, "must be more than 0s");
-        }
-    }
-    if file.retry.max_backoff < file.retry.min_backoff {
-        return wrong(
-            "retry.max_backoff",
-            "must not be less than retry.min_backoff",
-        );
-    }
-    if let Some(digest) = &file.component.digest {
-        let digits = digest.strip_prefix("sha256:").unwrap_or_default();
-        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        if digits.len() != 64 || !digits.chars().all(hex) {
-            let message = "must be sha256: and 64 hex digits in lower case, as \
-                           `mz-wasm-sink inspect` shows it";
-            return wrong("component.digest", message);
-        }
-    }
-    for (name, secret) in &file.secrets {
-        secret
-            .check()
-            .map_err(|message| (format!("secrets.{name}"), message))?;
-    }
-    Ok(())
 }
 
 /// The field and the text of a serde error.

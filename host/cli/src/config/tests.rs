@@ -50,7 +50,10 @@ fn what_the_example_leaves_out_can_be_put_in() {
         .filter(|line| !line.starts_with("password_file") && !line.starts_with("command"))
         .filter(|line| !line.starts_with("file ="))
         .collect();
-    let config = parse(&all.join("\n")).unwrap();
+    // What those ask for.
+    let all = all.join("\n").replace("key = []", "key = ['id']");
+    let all = all.replace("http = []", "http = ['https://api.example.com']");
+    let config = parse(&all).unwrap();
     assert_eq!(config.materialize.cluster.as_deref(), Some("sinks"));
     assert_eq!(
         config.secret_sources["api_key"].env.as_deref(),
@@ -100,6 +103,40 @@ fn an_error_names_the_file_the_line_the_field_and_the_fix() {
         (
             &format!("{LEAST}retry.max_backoff = '1ms'"),
             "retry.max_backoff: must not be less",
+        ),
+        (
+            &format!("{LEAST}source.envelope = 'upsert'"),
+            "source.key: is empty; the upsert envelope needs",
+        ),
+        (
+            &format!("{LEAST}source.key = ['a', 'b', 'a']"),
+            "source.key[2]: names a column again",
+        ),
+        (
+            &format!("{LEAST}retry.attempts = 0"),
+            "retry.attempts: must be 1 to 1000",
+        ),
+        (
+            &format!("{LEAST}limits.http_in_flight = 9223372036854775807"),
+            "limits.http_in_flight: must be 1 to 1000",
+        ),
+        (
+            &format!("{LEAST}commit.interval = '400days'"),
+            "my.toml:4: commit.interval: must be at most a year",
+        ),
+        (
+            &format!("{LEAST}buffer.spill = '15EiB'"),
+            "my.toml:4: buffer.spill: must be at most 1PiB",
+        ),
+        (
+            &format!("{LEAST}commit.max_bytes = '2GiB'\nbuffer.spill = '1GiB'"),
+            "commit.max_bytes: is more than buffer.memory and buffer.spill",
+        ),
+        (
+            &format!(
+                "{LEAST}grants.http = ['https://a']\nsecrets.s = {{ env = 'E', hosts = ['https://a/v2/', 'https://b'] }}"
+            ),
+            "secrets.s.hosts[1]: is not at a host of grants.http",
         ),
         (
             &format!("{LEAST}component.digest = 'x'"),

@@ -4,23 +4,36 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
+/// No setting makes sense with more, and sums with a clock stay in range.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// No setting makes sense with more, and sums stay in range.
+const LARGEST: u64 = 1 << 50;
+
 /// A duration with its unit.
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(|_| {
+    let duration = humantime::parse_duration(&text).map_err(|_| {
         Error::custom(
             r#"not a duration; write a number with a unit, such as "500ms", "10s" or "2min""#,
         )
-    })
+    })?;
+    if duration > LONGEST {
+        return Err(Error::custom("must be at most a year"));
+    }
+    Ok(duration)
 }
 
 /// A number of bytes with its unit.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let size: Result<bytesize::ByteSize, _> = text.parse();
-    size.map(|size| size.as_u64()).map_err(|_| {
+    let size: bytesize::ByteSize = text.parse().map_err(|_| {
         Error::custom(r#"not a size; write a number with a unit, such as "64MiB" or "4GiB""#)
-    })
+    })?;
+    if size.as_u64() > LARGEST {
+        return Err(Error::custom("must be at most 1PiB"));
+    }
+    Ok(size.as_u64())
 }
 
 /// TOML as the JSON that a sink gets. Dates become texts.
