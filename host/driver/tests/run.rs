@@ -1,5 +1,7 @@
 //! The run loop with a scripted source and a model target, in paused time.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
