@@ -60,6 +60,8 @@ fn permissions<'a>(inspection: &'a Inspection, config: Option<&Config>) -> Vec<P
     inspection
         .imports
         .iter()
+        // Names of types only: nothing that could be granted.
+        .filter(|import| !import.starts_with("materialize:sink/types@"))
         .map(|import| {
             let name = import.split(['/', '@']).nth(1).unwrap_or(import);
             let (allows, granted) = match name {
@@ -71,7 +73,6 @@ fn permissions<'a>(inspection: &'a Inspection, config: Option<&Config>) -> Vec<P
                 "log" => ("write log lines, limited", None),
                 "clock" => ("read the time", None),
                 "random" => ("get random bytes", None),
-                "types" => ("nothing: names of types", None),
                 _ => ("unknown", None),
             };
             Permission {
@@ -86,14 +87,14 @@ fn permissions<'a>(inspection: &'a Inspection, config: Option<&Config>) -> Vec<P
 fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
     let mut text = format!(
         "{} {}\n  digest     {}\n  size       {} bytes\n  contract   materialize:sink@{}\n  \
-         guarantee  {:?}\n  envelope   {:?}{}\n\npermissions\n",
+         guarantee  {}\n  envelope   {}{}\n\npermissions\n",
         inspection.name,
         inspection.version,
         inspection.digest,
         inspection.size,
         inspection.wit_version,
-        inspection.guarantee,
-        inspection.envelope,
+        word(json!(inspection.guarantee)),
+        word(json!(inspection.envelope)),
         if inspection.netted { ", netted" } else { "" },
     );
     for permission in permissions(inspection, config) {
@@ -129,6 +130,11 @@ fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
         text += &format!("  {name:<20} {need:<9} {}\n", about.replace('\n', " "));
     }
     text
+}
+
+/// The contract's own word for a case of an enum.
+fn word(value: serde_json::Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn as_json(inspection: &Inspection, config: Option<&Config>) -> serde_json::Value {
