@@ -13,6 +13,7 @@ mod host;
 mod programs;
 mod proof;
 mod random;
+mod refusal;
 mod target;
 mod world;
 
@@ -21,6 +22,7 @@ pub use host::{Ended, Host};
 pub use programs::{component, folder, program};
 pub use proof::differences;
 pub use random::Random;
+pub use refusal::{CANARY, SOON, refused, small_world};
 pub use target::{Committed, Target};
 pub use world::{Table, World};
 

@@ -2,49 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::path::Path;
-use std::time::Duration;
 
-use e2e::{API_KEY, Ended, Host, Table, World, component, edited, folder};
-use turbopuffer_sim::{Fault, FaultRule, Match};
-
-const COLUMNS: [(&str, &str); 2] = [("k", "int"), ("v", "text")];
-const SOON: Duration = Duration::from_secs(20);
-const PASSWORD: &str = "canary-password-93ab";
-
-/// The exit code, and everything that the output must say.
-#[track_caller]
-fn check(ended: &Ended, code: i32, says: &[&str]) {
-    let output = &ended.output;
-    assert_eq!(ended.code, Some(code), "{output}");
-    for text in says {
-        assert!(output.contains(text), "{text:?} is not in:\n{output}");
-    }
-    for secret in [API_KEY, PASSWORD] {
-        assert!(!output.contains(secret), "a secret is shown:\n{output}");
-    }
-    assert!(!output.contains("panicked"), "{output}");
-    let errors = output.lines().filter(|line| line.starts_with("error"));
-    assert_eq!(errors.count(), 1, "{output}");
-}
-
-/// A world with a table of one row, and its configuration with few retries.
-async fn world() -> (World, Table, String) {
-    let world = World::start().await.unwrap();
-    let table = world.table(&COLUMNS).await.unwrap();
-    let insert = format!("INSERT INTO {} VALUES (1, 'a')", table.name);
-    world.sql(&[&insert]).await.unwrap();
-    let config = world.config(&table).unwrap();
-    let config = edited(&config, "attempts = 10", "attempts = 2");
-    (world, table, config)
-}
-
-/// It ends by itself, like this, and nothing is committed.
-async fn refused(world: &World, config: &str, code: i32, says: &[&str]) {
-    let ended = world.host_with(config).unwrap().end(SOON).await.unwrap();
-    world.turbopuffer.clear_faults();
-    check(&ended, code, says);
-    assert_eq!(world.target.committed().await.unwrap(), None);
-}
+use e2e::{CANARY, Host, SOON, Table, World, component, edited, folder, refused, small_world};
 
 #[tokio::test]
 async fn a_file_that_is_no_sink_is_told_from_one() {
@@ -81,21 +40,18 @@ async fn a_file_that_is_no_sink_is_told_from_one() {
         let file = folder.path().join(name);
         std::fs::write(&file, bytes).unwrap();
         let host = Host::start_component(&file, &config).unwrap();
-        check(
-            &host.end(SOON).await.unwrap(),
-            2,
-            &["error[component]", name, says],
-        );
+        let ended = host.end(SOON).await.unwrap();
+        ended.assert(2, &["error[component]", name, says]);
     }
     let missing = Path::new("missing.wasm");
     let host = Host::start_component(missing, &config).unwrap();
     let says = ["error[component]", "cannot read missing.wasm"];
-    check(&host.end(SOON).await.unwrap(), 2, &says);
+    host.end(SOON).await.unwrap().assert(2, &says);
 }
 
 #[tokio::test]
 async fn a_configuration_that_cannot_be_used_names_the_field() {
-    let (world, _, config) = world().await;
+    let (world, _, config) = small_world().await.unwrap();
     let cases: [(&str, &str, &[&str]); 9] = [
         ("sink_id = \"e2e\"\n", "", &["sink_id", "example-config"]),
         ("sink_id", "sink_idd", &["sink_idd"]),
@@ -139,7 +95,7 @@ async fn a_configuration_that_cannot_be_used_names_the_field() {
 
 #[tokio::test]
 async fn a_component_that_is_not_the_pinned_one_does_not_run() {
-    let (world, _, config) = world().await;
+    let (world, _, config) = small_world().await.unwrap();
     let pin = format!("[component]\ndigest = \"sha256:{}\"", "0".repeat(64));
     let config = edited(&config, "[component]", &pin);
     refused(
@@ -153,7 +109,7 @@ async fn a_component_that_is_not_the_pinned_one_does_not_run() {
 
 #[tokio::test]
 async fn an_object_that_cannot_be_read_is_named_with_the_remedy() {
-    let (world, table, config) = world().await;
+    let (world, table, config) = small_world().await.unwrap();
     let t = &table.name;
     let object = format!("object = \"{t}\"");
     let named = |name: &str| edited(&config, &object, &format!("object = \"{name}\""));
@@ -242,7 +198,7 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
     let server = url.split(['@', '/']).nth(3).unwrap();
 
     let wrong = with(&format!(
-        "postgres://materialize:{PASSWORD}@{server}/materialize"
+        "postgres://materialize:{CANARY}@{server}/materialize"
     ));
     refused(
         &world,
@@ -255,7 +211,7 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap().to_string();
     drop(nobody);
-    let closed = with(&format!("postgres://u:{PASSWORD}@{address}/db"));
+    let closed = with(&format!("postgres://u:{CANARY}@{address}/db"));
     let says = [
         "error[connection]",
         "cannot connect to",
@@ -264,7 +220,20 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
     ];
     refused(&world, &closed, 3, &says).await;
 
-    let unparsable = with(&format!("postgres://u:{PASSWORD}/x@h:z/db"));
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let hanging = with(&format!(
+        "postgres://u:{CANARY}@{address}/db?connect_timeout=1"
+    ));
+    refused(
+        &world,
+        &hanging,
+        3,
+        &["error[connection]", "no answer within 1s"],
+    )
+    .await;
+
+    let unparsable = with(&format!("postgres://u:{CANARY}/x@h:z/db"));
     refused(
         &world,
         &unparsable,
@@ -276,7 +245,7 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
 
 #[tokio::test]
 async fn a_host_that_is_not_granted_is_told_with_the_line_to_add() {
-    let (world, _, config) = world().await;
+    let (world, _, config) = small_world().await.unwrap();
     let url = world.turbopuffer.url();
     let grants = format!("[grants]\nhttp = [\"{url}\"]");
     let line = format!("[grants] http = [\"{url}\"]");
@@ -293,125 +262,9 @@ async fn a_host_that_is_not_granted_is_told_with_the_line_to_add() {
     );
 }
 
-/// So many requests of the sink meet the fault: of the first ones after `skip`.
-fn rule(fault: &Fault, skip: u64, times: u64) -> FaultRule {
-    FaultRule {
-        matches: Match::default(),
-        skip,
-        times,
-        fault: fault.clone(),
-    }
-}
-
-fn status(status: u16) -> Fault {
-    Fault {
-        status: Some(status),
-        ..Fault::default()
-    }
-}
-
-#[tokio::test]
-async fn an_answer_that_will_not_change_ends_the_run_at_once() {
-    for skip in 0..5 {
-        for (fault, says) in [
-            (status(401), ["401", "Check the secret with the API key"]),
-            (status(403), ["403", "The API key may not do this"]),
-            (status(422), ["422", "fault injected"]),
-        ] {
-            let (world, _, config) = world().await;
-            world.turbopuffer.add_faults([rule(&fault, skip, u64::MAX)]);
-            let says = ["error[sink-permanent]", says[0], says[1]];
-            refused(&world, &config, 1, &says).await;
-            let faulted = world
-                .turbopuffer
-                .requests()
-                .iter()
-                .filter(|r| r.faulted)
-                .count();
-            assert_eq!(faulted, 1, "a request was tried again");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_wrong_api_key_is_told_without_showing_it() {
-    let (world, _, config) = world().await;
-    let file = world.file("key");
-    std::fs::write(&file, PASSWORD).unwrap();
-    let from = "env = \"TURBOPUFFER_API_KEY\"";
-    let wrong = edited(&config, from, &format!("file = \"{}\"", file.display()));
-    refused(
-        &world,
-        &wrong,
-        1,
-        &["401", "Check the secret with the API key"],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn trouble_that_passes_is_waited_out() {
-    let throttled = Fault {
-        retry_after_s: Some(1),
-        ..status(429)
-    };
-    for fault in [throttled, status(500), status(503)] {
-        let (world, table, config) = world().await;
-        world.turbopuffer.add_faults([rule(&fault, 0, 2)]);
-        let mut host = world.host_with(&config).unwrap();
-        world.faulted(2, &mut host).await.unwrap();
-        world.caught_up(&table, &mut host).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn trouble_that_stays_ends_the_run_when_the_retries_are_spent() {
-    let cases = [
-        (status(500), "500"),
-        (status(429), "429"),
-        (
-            Fault {
-                garbage: true,
-                ..Fault::default()
-            },
-            "the answer is not what turbopuffer sends",
-        ),
-        (
-            Fault {
-                hang: true,
-                ..Fault::default()
-            },
-            "was not answered",
-        ),
-        (
-            Fault {
-                reset: true,
-                ..Fault::default()
-            },
-            "was not answered",
-        ),
-    ];
-    // When the control document is read, when it is created, when the namespace is, when rows
-    // are loaded, and when readers are switched to them.
-    let mut running = Vec::new();
-    for skip in 0..5 {
-        for (fault, says) in cases.clone() {
-            running.push(tokio::spawn(async move {
-                let (world, _, config) = world().await;
-                let config = edited(&config, "http_timeout = \"10s\"", "http_timeout = \"1s\"");
-                world.turbopuffer.add_faults([rule(&fault, skip, u64::MAX)]);
-                refused(&world, &config, 3, &["error[sink-", says]).await;
-            }));
-        }
-    }
-    for case in running {
-        case.await.unwrap();
-    }
-}
-
 #[tokio::test]
 async fn inspect_shows_what_a_sink_is_and_what_it_may_do() {
-    let (world, _, config) = world().await;
+    let (world, _, config) = small_world().await.unwrap();
     let config = world.config_file(&config).unwrap();
     let (component, folder) = (component().unwrap(), folder().unwrap());
     let run = |more: &[&std::ffi::OsStr]| {
