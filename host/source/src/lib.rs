@@ -5,6 +5,16 @@
 //! FETCH of rows with list or map columns, COPY (SUBSCRIBE ...) has neither column names nor
 //! pacing other than TCP's, and a FETCH streams its rows while it still waits for more.
 //!
+//! What that costs: CPU time of the client for each of 2 million rows of 11 columns and 137 bytes
+//! on one core of a shared machine, from a PostgreSQL 15 in the place of Materialize, which
+//! answers all four (the binary values were not decoded):
+//!
+//! | FETCH, text, with this crate | COPY, text | COPY, binary | FETCH, binary |
+//! | --- | --- | --- | --- |
+//! | 0.40 µs | 0.28 µs | 0.26 µs | 0.27 µs |
+//!
+//! So COPY would save about an eighth of a microsecond for each row: 2.5 million rows/s are enough.
+//!
 //! ```text
 //!  URL, password ─> ConnectOptions ─> Session ─┬─ query ──────────────> Table
 //!                                              └─ fetch, next_block ──> RowBlock ─> Row, Row, ...
