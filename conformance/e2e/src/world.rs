@@ -219,12 +219,13 @@ impl World {
         Ok(path)
     }
 
-    /// A time of Materialize, after everything written to the table so far.
+    /// A time of Materialize at or after everything written to the table so far.
     ///
     /// # Errors
     /// When Materialize does not tell.
-    pub async fn now(&self) -> anyhow::Result<u64> {
-        let rows = self.sql(&["SELECT mz_now()"]).await?;
+    pub async fn now(&self, table: &Table) -> anyhow::Result<u64> {
+        let sql = format!("SELECT mz_now(), count(*) FROM {}", table.name);
+        let rows = self.sql(&[&sql]).await?;
         let text = rows.first().and_then(|row| row.first().cloned().flatten());
         Ok(text.context("mz_now() is empty")?.parse()?)
     }
@@ -253,7 +254,7 @@ impl World {
     /// # Errors
     /// When the target does not hold the table.
     pub async fn caught_up(&self, table: &Table, host: &mut Host) -> anyhow::Result<Committed> {
-        self.committed(self.now().await?, host).await?;
+        self.committed(self.now(table).await?, host).await?;
         self.proof(table, Some(host)).await
     }
 

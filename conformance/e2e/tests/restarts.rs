@@ -186,7 +186,7 @@ async fn sigterm_commits_what_is_in_flight_and_ends_with_0() {
         .sql(&[&format!("INSERT INTO {t} VALUES (7, 'late')")])
         .await
         .unwrap();
-    let written = world.now().await.unwrap();
+    let written = world.now(&table).await.unwrap();
     // The write is on its way by then, and its answer is not.
     tokio::time::sleep(Duration::from_millis(700)).await;
     let during = world.target.committed().await.unwrap().unwrap();
