@@ -382,6 +382,8 @@ async fn each_sslmode_checks_what_it_says() {
         format!("{by_address}?sslmode=require"),
         format!("{by_address}?sslmode=verify-ca&sslrootcert={own}"),
         format!("{by_name}?sslmode=verify-full&sslrootcert={own}"),
+        by_address.clone(),
+        format!("{by_name}?sslrootcert={own}"),
     ] {
         assert!(Session::connect(&options(&url)).await.is_ok(), "{url}");
     }
@@ -402,6 +404,8 @@ async fn each_sslmode_checks_what_it_says() {
             format!("{by_name}?sslmode=verify-full&sslrootcert={other}"),
             "sslrootcert",
         ),
+        (format!("{by_name}?sslrootcert={other}"), "sslrootcert"),
+        (format!("{by_address}?sslrootcert={own}"), "verify-ca"),
     ] {
         let error = refused(&options(&url)).await;
         assert_eq!(error.kind, ErrorKind::Connection);
@@ -444,6 +448,14 @@ fn a_bad_url_is_explained_without_showing_it() {
         (
             "postgres://u:hunter2@localhost/db?sslmode=on",
             "verify-full",
+        ),
+        (
+            "postgres://u:hunter2@localhost/db?sslmode=verify-ca",
+            "sslmode=verify-full",
+        ),
+        (
+            "postgres://u:hunter2@localhost/db?sslmode=require&sslrootcert=system",
+            "sslmode=verify-full",
         ),
         (
             "postgres://u:hunter2@localhost/db?sslmode=verify-ca&sslrootcert=/no/such.pem",

@@ -68,8 +68,8 @@ fn tls_text(target: &str, error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(
             C::NotValidForName | C::NotValidForNameContext { .. },
         ) => {
-            "use a host name that the certificate is for, or sslmode=verify-ca to check only its \
-             authority"
+            "use a host name that the certificate is for, or sslmode=verify-ca with a private \
+             authority in sslrootcert"
         }
         _ => "check the server's TLS set-up and sslmode in materialize.url",
     };

@@ -42,6 +42,11 @@ pub enum OptionsError {
         "sslmode in materialize.url must be disable, prefer, require, verify-ca or verify-full"
     )]
     SslMode,
+    /// A check of the authority alone, with authorities that sign for everybody.
+    #[error(
+        "sslmode={0} in materialize.url needs sslrootcert to name a PEM file: the system's authorities sign certificates for any host; use sslmode=verify-full to check the host too"
+    )]
+    AnyHost(&'static str),
     /// `sslrootcert` is not usable.
     #[error(
         "cannot use {path}, which sslrootcert in materialize.url names: {reason}; it must be a PEM file with the certificate of the server's authority"
@@ -84,12 +89,12 @@ impl ConnectOptions {
     /// `password` given apart from it wins.
     ///
     /// `sslmode` means what it does in libpq: `disable`, `prefer` (encrypt if the server can),
-    /// `require` (encrypt, trust anybody; with `sslrootcert` as `verify-ca`), `verify-ca` (a
-    /// trusted authority signed the certificate), `verify-full` (and it is for this host).
-    /// Without it, a server on this machine gets `prefer` and any other `verify-full`: a URL
-    /// copied without its options must not send a password to whoever answers. `sslrootcert`
-    /// names a PEM file of trusted authorities, which is read now; without it, or as `system`,
-    /// they are the system's.
+    /// `require` (encrypt, trust anybody; with `sslrootcert` as `verify-ca`), `verify-ca` (an
+    /// authority in `sslrootcert` signed the certificate), `verify-full` (and it is for this
+    /// host). Without `sslmode` and `sslrootcert`, a server on this machine gets `prefer`; any
+    /// other gets `verify-full`: a URL copied without its options must not send a password to
+    /// whoever answers. `sslrootcert` names a PEM file of trusted authorities, which is read
+    /// now; without it, or as `system`, they are the system's, for `verify-full` only.
     ///
     /// # Errors
     /// What is wrong with the URL or the certificates, without the URL.
@@ -136,22 +141,27 @@ impl ConnectOptions {
         if !named("keepalives_retries") {
             config.keepalives_retries(KEEPALIVE_RETRIES);
         }
+        let roots = match sslrootcert.as_deref() {
+            None | Some("system") => Roots::System,
+            Some(path) => Roots::File(PathBuf::from(path)),
+        };
         let (mode, check) = match sslmode.as_deref() {
             Some("disable") => (SslMode::Disable, Check::Nothing),
             Some("prefer") => (SslMode::Prefer, Check::Nothing),
             Some("require") if sslrootcert.is_none() => (SslMode::Require, Check::Nothing),
+            Some("require") if roots == Roots::System => {
+                return Err(OptionsError::AnyHost("require"));
+            }
+            Some("verify-ca") if roots == Roots::System => {
+                return Err(OptionsError::AnyHost("verify-ca"));
+            }
             Some("require" | "verify-ca") => (SslMode::Require, Check::Chain),
             Some("verify-full") => (SslMode::Require, Check::ChainAndName),
-            None if is_local(&config) => (SslMode::Prefer, Check::Nothing),
+            None if sslrootcert.is_none() && is_local(&config) => (SslMode::Prefer, Check::Nothing),
             None => (SslMode::Require, Check::ChainAndName),
             Some(_) => return Err(OptionsError::SslMode),
         };
         config.ssl_mode(mode);
-        let roots = match sslrootcert {
-            None => Roots::System,
-            Some(name) if name == "system" => Roots::System,
-            Some(path) => Roots::File(PathBuf::from(path)),
-        };
         Ok(Self {
             target: target(&config),
             config,
