@@ -24,13 +24,14 @@ async fn write(world: Arc<World>, table: String, mut random: Random, stop: Arc<A
     let mut next = 0;
     let mut changes = 0;
     while !stop.load(Ordering::Relaxed) {
-        let (old, v) = (random.below(next + 1), random.below(1_000_000));
+        // A key that was there: keys stay unique.
+        let (old, v) = (random.below(next.max(1)), random.below(1_000_000));
         let sql = match random.below(6) {
             0 => format!("UPDATE {table} SET v = 'u{v}' WHERE k = {old}"),
             1 => format!("UPDATE {table} SET v = 'all{v}'"),
             2 => format!("DELETE FROM {table} WHERE k = {old}"),
             3 if random.below(10) == 0 => format!("DELETE FROM {table}"),
-            4 => {
+            4 if next > 0 => {
                 // A key that comes back.
                 session
                     .query(&format!("DELETE FROM {table} WHERE k = {old}"))
