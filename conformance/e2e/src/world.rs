@@ -103,6 +103,13 @@ impl World {
             .map(materialize_sim::Server::control)
     }
 
+    /// How many times slower than the simulator this Materialize is, roughly: a real one closes
+    /// a timestamp once a second.
+    #[must_use]
+    pub fn pace(&self) -> u64 {
+        if self.materialize.is_some() { 1 } else { 4 }
+    }
+
     /// A file of this test.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {

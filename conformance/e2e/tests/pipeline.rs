@@ -182,11 +182,13 @@ async fn a_snapshot_larger_than_the_memory_goes_through_the_disk() {
     let world = World::start().await.unwrap();
     let table = world.table(&COLUMNS).await.unwrap();
     let filler = "f".repeat(200);
-    let rows: Vec<_> = (0..10_000)
-        .map(|k| format!("({k}, '{k}{filler}')"))
-        .collect();
-    let insert = format!("INSERT INTO {} VALUES {}", table.name, rows.join(", "));
-    world.sql(&[&insert]).await.unwrap();
+    // Materialize takes no statement of more than a megabyte.
+    for first in (0..10_000).step_by(2_500) {
+        let row = |k| format!("({k}, '{k}{filler}')");
+        let rows: Vec<_> = (first..first + 2_500).map(row).collect();
+        let insert = format!("INSERT INTO {} VALUES {}", table.name, rows.join(", "));
+        world.sql(&[&insert]).await.unwrap();
+    }
     let buffer = "[buffer]\nmemory = \"256KiB\"\ndir = \"spill\"\n\n[commit]";
     let config = edited(&world.config(&table).unwrap(), "[commit]", buffer);
     std::fs::create_dir(world.file("spill")).unwrap();

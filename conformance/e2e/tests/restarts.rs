@@ -85,7 +85,7 @@ async fn twenty_crashes_at_random_points_lose_and_invent_nothing() {
     for _ in 0..20 {
         let host = world.host_with(&config).unwrap();
         // Some are killed while they start, most in the middle of writes.
-        let life = Duration::from_millis(50 + random.below(700));
+        let life = Duration::from_millis(50 + random.below(700 * world.pace()));
         tokio::time::sleep(life).await;
         let ended = host.kill_9().unwrap();
         assert_eq!(ended.code, None, "it ended by itself: {}", ended.output);
@@ -96,7 +96,7 @@ async fn twenty_crashes_at_random_points_lose_and_invent_nothing() {
     }
     assert!(last.is_some(), "nothing was committed in twenty lives");
     stop.store(true, Ordering::Relaxed);
-    assert!(writer.await.unwrap() > 50, "the writer hardly wrote");
+    assert!(writer.await.unwrap() > 20, "the writer hardly wrote");
     let mut host = world.host(&table).unwrap();
     world.caught_up(&table, &mut host).await.unwrap();
     if let Some(control) = world.control() {
@@ -179,7 +179,7 @@ async fn sigterm_commits_what_is_in_flight_and_ends_with_0() {
         skip: 0,
         times: 1,
         fault: Fault {
-            delay_ms: 2000,
+            delay_ms: 2000 * world.pace(),
             ..Fault::default()
         },
     }]);
@@ -189,7 +189,7 @@ async fn sigterm_commits_what_is_in_flight_and_ends_with_0() {
         .unwrap();
     let written = world.now(&table).await.unwrap();
     // The write is on its way by then, and its answer is not.
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    tokio::time::sleep(Duration::from_millis(700 * world.pace())).await;
     let during = world.target.committed().await.unwrap().unwrap();
     assert!(during.frontier <= written, "the write was not held up");
     host.terminate().unwrap();
