@@ -224,4 +224,18 @@ async fn a_key_that_several_rows_have_is_left_out_and_told() {
     let insert = format!("INSERT INTO {t} VALUES (1, 'd')");
     world.sql(&[&delete, &insert]).await.unwrap();
     world.caught_up(&table, &mut host).await.unwrap();
+
+    // The same to a key that is in the target already: nothing old stays there.
+    let twice = format!("INSERT INTO {t} VALUES (1, 'e'), (1, 'f')");
+    world.sql(&[&twice]).await.unwrap();
+    let now = world.now(&table).await.unwrap();
+    let committed = world.committed(now, &mut host).await.unwrap();
+    let live = world
+        .target
+        .documents(&committed.namespace, false)
+        .await
+        .unwrap();
+    assert_eq!(keys(&live), ["2"]);
+    world.sql(&[&delete]).await.unwrap();
+    world.caught_up(&table, &mut host).await.unwrap();
 }

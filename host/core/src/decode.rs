@@ -76,7 +76,7 @@ pub enum Decoded {
     /// A change at this time was appended.
     Change(Timestamp),
     /// At this time, several rows had the key whose columns were appended as a `Delete` row with
-    /// the key only: the caller takes it out again and rejects the key.
+    /// the key only: the caller keeps it, or takes it out again, and reports the key.
     KeyViolation(Timestamp),
 }
 

@@ -125,7 +125,8 @@ pub enum Accepted {
     Held,
     /// Everything below this frontier is closed.
     Advanced(Frontier),
-    /// Several rows of one key at this time; the key is skipped and to be reported.
+    /// Several rows of one key at this time; the key is left out of a snapshot, deleted later on,
+    /// and to be reported.
     KeyViolation(Timestamp),
 }
 
@@ -186,14 +187,18 @@ impl Held {
         decoder: &Decoder,
         row: &(impl Fields + ?Sized),
     ) -> Result<Accepted, StreamError> {
-        let time = match decoder.decode(row, &mut self.open)? {
+        let (time, accepted) = match decoder.decode(row, &mut self.open)? {
             Decoded::Progress(time) => return self.progress(time),
-            Decoded::Change(time) => time,
-            Decoded::KeyViolation(time) => {
+            Decoded::Change(time) => (time, Accepted::Held),
+            // A snapshot has nothing that could be deleted.
+            Decoded::KeyViolation(time) if self.in_snapshot(time) => {
                 self.open.pop();
                 self.check_time(time)?;
                 return Ok(Accepted::KeyViolation(time));
             }
+            // What the target holds for the key is no longer so, and the server says the same
+            // when all of these rows go away at once: without a delete it would stay for ever.
+            Decoded::KeyViolation(time) => (time, Accepted::KeyViolation(time)),
         };
         self.check_time(time)?;
         let at = self.open.rows() - 1;
@@ -226,14 +231,18 @@ impl Held {
                 self.open_is_continuation = true;
             }
         }
-        Ok(Accepted::Held)
+        Ok(accepted)
+    }
+
+    fn in_snapshot(&self, time: Timestamp) -> bool {
+        self.start == Start::Snapshot && self.as_of == Some(time)
     }
 
     /// Between two timestamps, whether the chunk ends there. A segment boundary inside a
     /// timestamp is never a place to commit, so a timestamp that spans segments gets its own.
     fn must_seal_between(&self, at: usize) -> bool {
         self.open_is_continuation
-            || (self.start == Start::Snapshot && self.as_of == Some(self.last))
+            || self.in_snapshot(self.last)
             || (at.is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES / 2)
     }
 

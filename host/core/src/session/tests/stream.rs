@@ -211,7 +211,7 @@ fn what_belongs_together_and_exceeds_the_spill_limit_is_an_error_that_names_the_
 }
 
 #[test]
-fn a_key_violation_is_told_and_leaves_the_rest_alone() {
+fn a_key_violation_is_told_and_deletes_what_may_be_there() {
     let mut script = Script::resumed(config(), 100);
     let told = script.rows(&[
         put(110, 1),
@@ -219,7 +219,18 @@ fn a_key_violation_is_told_and_leaves_the_rest_alone() {
         put(110, 3),
         progress(120),
     ]);
-    assert_eq!(told, ["key violation at 110", "write 100..120 with 2 rows"]);
+    assert_eq!(told, ["key violation at 110", "write 100..120 with 3 rows"]);
+
+    let mut script = Script::snapshot(config());
+    script.rows(&[progress(10)]);
+    let told = script.rows(&[
+        put(10, 1),
+        change(10, "key_violation", 2, None),
+        put(10, 3),
+        progress(20),
+    ]);
+    assert_eq!(told[0], "key violation at 10");
+    assert_eq!(told[1], "write 10..11 with 2 rows as snapshot");
 }
 
 #[test]
