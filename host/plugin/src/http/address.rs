@@ -85,27 +85,23 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
         // Carrier-grade NAT, IETF protocol assignments, benchmarking, reserved.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
+        // Relays of 6to4.
+        || (a == 192 && b == 88 && c == 99)
         || (a == 198 && (18..20).contains(&b))
         || a >= 240)
 }
 
+/// Global unicast is 2000::/3. Outside of it are unique local, link-local and multicast, and most
+/// forms that carry an IPv4 address: mapped, compatible and NAT64. Those are refused even if the
+/// carried address is public, because where they lead is decided by a translator nobody checked.
 fn is_public_v6(v6: Ipv6Addr) -> bool {
-    // Forms that carry an IPv4 address: mapped, compatible, NAT64, 6to4.
-    let segments = v6.segments();
-    let embedded = match segments {
-        [0, 0, 0, 0, 0, 0xffff, a, b] | [0x64, 0xff9b, 0, 0, 0, 0, a, b] => Some((a, b)),
-        [0, 0, 0, 0, 0, 0, a, b] => Some((a, b)),
-        [0x2002, a, b, ..] => Some((a, b)),
-        _ => None,
-    };
-    if let Some((a, b)) = embedded {
-        let [a1, a2] = a.to_be_bytes();
-        let [b1, b2] = b.to_be_bytes();
-        return is_public_v4(Ipv4Addr::new(a1, a2, b1, b2));
-    }
-    // Global unicast is 2000::/3; without documentation and Teredo. Local NAT64 (64:ff9b:1::/48),
-    // unique local, link-local and multicast are outside of it.
-    (segments[0] & 0xe000) == 0x2000 && !(segments[0] == 0x2001 && matches!(segments[1], 0 | 0xdb8))
+    let [first, second, ..] = v6.segments();
+    (first & 0xe000) == 0x2000
+        // 2001::/23 is for protocols (Teredo, benchmarking, ORCHID), 2001:db8::/32 and 3fff::/20
+        // are documentation, 2002::/16 is 6to4.
+        && !(first == 0x2001 && (second < 0x200 || second == 0xdb8))
+        && first != 0x2002
+        && !(first == 0x3fff && second < 0x1000)
 }
 
 #[cfg(test)]
@@ -117,9 +113,11 @@ mod tests {
         for public in [
             "1.1.1.1",
             "203.0.114.1",
+            "100.63.0.1",
+            "172.32.0.1",
             "2606:4700::1",
-            "64:ff9b::101:101",
-            "::ffff:1.1.1.1",
+            "2001:200::1",
+            "2001:4860:4860::8888",
         ] {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
@@ -143,9 +141,19 @@ mod tests {
             "ff02::1",
             "::ffff:127.0.0.1",
             "::127.0.0.1",
+            "::ffff:1.1.1.1",
+            "::1.1.1.1",
             "64:ff9b::a00:1",
+            "64:ff9b::101:101",
             "64:ff9b:1::1",
             "2002:7f00:1::",
+            "2002:101:101::",
+            "192.88.99.1",
+            "192.0.2.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "2001:2::1",
+            "3fff::1",
             "2001:db8::1",
             "2001::1",
             "fd00:ec2::254",

@@ -23,8 +23,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Larger response bodies are not searched for secrets that come back, in bytes.
 const MAX_MASKED_BODY: usize = 1 << 20;
 
-/// Headers that decide how a message is framed or routed, which is the host's business.
-const HOST_HEADERS: [&str; 10] = [
+/// Headers that decide how a message is framed or routed, which is the host's business; so are
+/// all that begin with `proxy-`.
+const HOST_HEADERS: [&str; 9] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -34,7 +35,6 @@ const HOST_HEADERS: [&str; 10] = [
     "te",
     "trailer",
     "expect",
-    "proxy-authorization",
 ];
 
 /// How a client is made.
@@ -134,6 +134,11 @@ impl HttpClient {
             })
             .redirect(redirect::Policy::none())
             .no_proxy()
+            // Even if another crate switches the features on: sizes count as received.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
             .build()
@@ -158,6 +163,9 @@ impl HttpClient {
     ///
     /// # Errors
     /// When it is refused before anything is sent.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn start(&self, request: Request) -> Result<Exchange, HttpError> {
         let shared = self.shared.clone();
         let ready = shared.prepare(request)?;
@@ -215,13 +223,6 @@ impl Shared {
         if let Some(denial) = self.options.policy.denial(&url) {
             return Err(HttpError::Denied(denial));
         }
-        let limit = self.options.request_bytes;
-        if request.body.len() > limit {
-            return Err(HttpError::Limit(format!(
-                "the request body has {} bytes; limits.http_request allows {limit}",
-                request.body.len()
-            )));
-        }
         Ok(Ready {
             headers: self.headers(&request.headers, &url)?,
             body: self.body(request.body, &url)?,
@@ -239,32 +240,39 @@ impl Shared {
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| HttpError::Invalid("a header name is not valid".into()))?;
-            if HOST_HEADERS.contains(&name.as_str()) {
+            if HOST_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
                 return Err(HttpError::Invalid(format!(
                     "the header {name} is set by the host"
                 )));
             }
-            let filled = self.secrets.fill(value, url).map_err(HttpError::Denied)?;
-            let mut filled_value = HeaderValue::from_str(&filled).map_err(|_| {
+            let filled = self
+                .secrets
+                .fill(value.as_bytes(), url)
+                .map_err(HttpError::Denied)?;
+            let bytes = filled.as_deref().unwrap_or(value.as_bytes());
+            let mut ready = HeaderValue::from_bytes(bytes).map_err(|_| {
                 HttpError::Invalid(format!("the value of the header {name} is not valid"))
             })?;
-            filled_value.set_sensitive(filled != *value);
-            map.append(name, filled_value);
+            ready.set_sensitive(filled.is_some());
+            map.append(name, ready);
         }
         Ok(map)
     }
 
-    fn body(&self, body: Vec<u8>, url: &Url) -> Result<Vec<u8>, HttpError> {
-        if body.len() > MAX_SEARCHED_BODY {
-            return Ok(body);
+    /// A body without placeholders is not copied.
+    fn body(&self, mut body: Vec<u8>, url: &Url) -> Result<Vec<u8>, HttpError> {
+        if body.len() <= MAX_SEARCHED_BODY {
+            let filled = self.secrets.fill(&body, url).map_err(HttpError::Denied)?;
+            body = filled.unwrap_or(body);
         }
-        match std::str::from_utf8(&body) {
-            Ok(text) if text.contains("{{secret:") => {
-                let filled = self.secrets.fill(text, url).map_err(HttpError::Denied)?;
-                Ok(filled.into_bytes())
-            }
-            _ => Ok(body),
+        // What is sent counts, with the secrets in it.
+        let limit = self.options.request_bytes;
+        if body.len() > limit {
+            return Err(HttpError::Limit(format!(
+                "the request body has more than {limit} bytes; limits.http_request allows no more"
+            )));
         }
+        Ok(body)
     }
 
     async fn exchange(&self, ready: Ready) -> Result<Response, HttpError> {
@@ -286,6 +294,7 @@ impl Shared {
             let response = request.send().await.map_err(|e| self.failure(e))?;
             self.read(response).await
         };
+        // Whether it had got beyond connecting is not known here, so it may have been processed.
         tokio::time::timeout(timeout, exchange)
             .await
             .map_err(|_| HttpError::MaybeSent(format!("no answer within {timeout:?}")))?

@@ -8,7 +8,8 @@
 //! | `http://127.0.0.1:8080` | that address, although it is not a public one |
 //! | `http://localhost:8080` | that name, and the loopback addresses it stands for |
 //!
-//! There are no wildcards, and an entry has no user, query or fragment. An empty list grants
+//! Under an entry with a path, a URL that would leave it once `%2f`, `%5c` and `%2e` are decoded is
+//! not granted. There are no wildcards, and an entry has no user, query or fragment. An empty list grants
 //! nothing. A *name* that resolves to an address that is not public is refused when it is
 //! dialled, unless a range given beside the list holds the address: see the address rules.
 
@@ -90,10 +91,22 @@ impl Grant {
             None => false,
         };
         path_fits
+            && (self.path.is_empty() || !climbs(url.path()))
             && url.scheme() == self.scheme
             && url.port_or_known_default() == Some(self.port)
             && url.host().map(|h| h.to_owned()).as_ref() == Some(&self.host)
     }
+}
+
+/// Whether a server that decodes before it resolves `..` would leave the path it is in. `Url` has
+/// resolved the plain ones already.
+fn climbs(path: &str) -> bool {
+    let decoded = path
+        .to_ascii_lowercase()
+        .replace("%2f", "/")
+        .replace("%5c", "/")
+        .replace("%2e", ".");
+    decoded.split('/').any(|segment| segment == "..")
 }
 
 /// Entries without the addresses.
@@ -188,6 +201,7 @@ mod tests {
             "https://api.example.com/v2/x",
             "https://api.example.com:443/v2",
             "https://API.example.com/v2/x?y=/v3",
+            "https://api.example.com/v2/a%2Fb..c",
         ] {
             assert!(grants(entry, url), "{url}");
         }
@@ -197,6 +211,8 @@ mod tests {
             "https://api.example.com/v22",
             "https://api.example.com/v2/../v3",
             "https://api.example.com/v2/%2e%2e/v3",
+            "https://api.example.com/v2/..%2Fv3",
+            "https://api.example.com/v2/x%2f%2e.%5cv3",
             "https://evil.api.example.com/v2/x",
             "https://api.example.com.evil.com/v2/x",
             "https://api.example.com./v2/x",

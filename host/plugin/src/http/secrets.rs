@@ -56,20 +56,26 @@ impl Secret {
 pub(crate) struct Secrets(pub(crate) Vec<Secret>);
 
 impl Secrets {
-    /// Replaces placeholders by values; the error says what to add.
-    pub(crate) fn fill(&self, text: &str, url: &Url) -> Result<String, String> {
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = rest.find(OPEN) {
+    /// Replaces placeholders by values, in text or in other bytes; `None` when there are none.
+    /// The error says what to add.
+    pub(crate) fn fill(&self, bytes: &[u8], url: &Url) -> Result<Option<Vec<u8>>, String> {
+        let mut out = Vec::new();
+        let mut rest = bytes;
+        while let Some(at) = find(rest, OPEN) {
             let behind = &rest[at + OPEN.len()..];
-            let Some(end) = behind.find(CLOSE) else { break };
-            let name = &behind[..end];
-            out.push_str(&rest[..at]);
-            out.push_str(self.value(name, url)?);
+            let Some(end) = find(behind, CLOSE) else {
+                break;
+            };
+            let name = String::from_utf8_lossy(&behind[..end]);
+            out.extend_from_slice(&rest[..at]);
+            out.extend_from_slice(self.value(&name, url)?.as_bytes());
             rest = &behind[end + CLOSE.len()..];
         }
-        out.push_str(rest);
-        Ok(out)
+        if rest.len() == bytes.len() {
+            return Ok(None);
+        }
+        out.extend_from_slice(rest);
+        Ok(Some(out))
     }
 
     fn value(&self, name: &str, url: &Url) -> Result<&str, String> {
@@ -92,31 +98,50 @@ impl Secrets {
 
     /// Puts placeholders where values stand.
     pub(crate) fn mask(&self, text: String) -> String {
-        self.0
-            .iter()
-            .filter(|secret| !secret.value.is_empty())
-            .fold(text, |text, secret| {
-                if text.contains(&secret.value) {
-                    text.replace(&secret.value, &format!("{OPEN}{}{CLOSE}", secret.name))
-                } else {
-                    text
-                }
-            })
-    }
-
-    /// The same for bytes that need not be text.
-    pub(crate) fn mask_bytes(&self, body: Vec<u8>) -> Vec<u8> {
-        let holds = |secret: &Secret| {
-            let value = secret.value.as_bytes();
-            !value.is_empty() && body.windows(value.len()).any(|w| w == value)
-        };
-        if self.0.iter().any(holds) {
-            self.mask(String::from_utf8_lossy(&body).into_owned())
-                .into_bytes()
-        } else {
-            body
+        match self.masked(text.as_bytes()) {
+            Some(masked) => String::from_utf8_lossy(&masked).into_owned(),
+            None => text,
         }
     }
+
+    /// The same for bytes that need not be text; all others stay as they are.
+    pub(crate) fn mask_bytes(&self, body: Vec<u8>) -> Vec<u8> {
+        self.masked(&body).unwrap_or(body)
+    }
+
+    /// `None` when no value is in it. One pass, so that a placeholder is not searched again, and
+    /// the longest value first, so that no rest of it is left when another one begins it.
+    fn masked(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let (mut copied, mut at) = (0, 0);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let found = self
+                .0
+                .iter()
+                .filter(|s| !s.value.is_empty() && rest.starts_with(s.value.as_bytes()))
+                .max_by_key(|s| s.value.len());
+            let Some(secret) = found else {
+                at += 1;
+                continue;
+            };
+            out.extend_from_slice(&bytes[copied..at]);
+            out.extend_from_slice(format!("{OPEN}{}{CLOSE}", secret.name).as_bytes());
+            at += secret.value.len();
+            copied = at;
+        }
+        if copied == 0 {
+            return None;
+        }
+        out.extend_from_slice(&bytes[copied..]);
+        Some(out)
+    }
+}
+
+fn find(bytes: &[u8], text: &str) -> Option<usize> {
+    bytes
+        .windows(text.len())
+        .position(|window| window == text.as_bytes())
 }
 
 #[cfg(test)]
@@ -132,7 +157,35 @@ mod tests {
     }
 
     fn fill(text: &str, url: &str) -> Result<String, String> {
-        secrets().fill(text, &Url::parse(url).unwrap())
+        let filled = secrets().fill(text.as_bytes(), &Url::parse(url).unwrap())?;
+        Ok(filled.map_or(text.into(), |bytes| String::from_utf8(bytes).unwrap()))
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_filled_and_masked_and_otherwise_kept() {
+        let url = Url::parse("https://x.example").unwrap();
+        let filled = secrets().fill(b"\xff{{secret:anywhere}}\xfe", &url);
+        assert_eq!(filled.unwrap().unwrap(), b"\xffcanary-1\xfe");
+        assert_eq!(secrets().fill(b"\xff{{secret", &url).unwrap(), None);
+        assert_eq!(
+            secrets().mask_bytes(b"\xffcanary-1\xfe".to_vec()),
+            b"\xff{{secret:anywhere}}\xfe"
+        );
+    }
+
+    #[test]
+    fn a_secret_that_begins_another_or_is_a_word_of_a_placeholder_leaves_no_rest() {
+        let secret = |name: &str, value: &str| Secret::new(name.into(), value.into(), None);
+        let secrets = Secrets(vec![
+            secret("short", "abc").unwrap(),
+            secret("long", "abcdef").unwrap(),
+            secret("word", "secret").unwrap(),
+            secret("empty", "").unwrap(),
+        ]);
+        assert_eq!(
+            secrets.mask("abcdef abc secret".into()),
+            "{{secret:long}} {{secret:short}} {{secret:word}}"
+        );
     }
 
     #[test]
@@ -165,10 +218,6 @@ mod tests {
         assert_eq!(
             secrets().mask("echo canary-2".into()),
             "echo {{secret:somewhere}}"
-        );
-        assert_eq!(
-            secrets().mask_bytes(b"\xffcanary-1".to_vec()),
-            "\u{fffd}{{secret:anywhere}}".as_bytes()
         );
         assert_eq!(
             secrets().mask_bytes(b"\xffnothing".to_vec()),

@@ -155,6 +155,11 @@ async fn what_would_change_the_framing_or_the_place_is_refused() {
         "content-length",
         "Transfer-Encoding",
         "connection",
+        "TE",
+        "trailer",
+        "upgrade",
+        "Proxy-Authorization",
+        "proxy-connection",
         "bad name",
         "x\r\ny",
     ] {
@@ -187,4 +192,129 @@ async fn a_granted_name_that_stands_for_another_network_is_denied() {
         Some(HttpError::NotSent(_)) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// Accepts connections and hands them over, without reading from them.
+async fn accepting() -> (String, tokio::sync::mpsc::Receiver<tokio::net::TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (accepted, connections) = tokio::sync::mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            if accepted.send(socket).await.is_err() {
+                break;
+            }
+        }
+    });
+    (url, connections)
+}
+
+/// A client that allows `in_flight` requests and all the time they need.
+fn patient(url: &str, in_flight: usize) -> HttpClient {
+    HttpClient::new(HttpOptions {
+        policy: HttpPolicy::parse(&[url.to_string()], &[]).unwrap(),
+        in_flight,
+        ..HttpOptions::default()
+    })
+    .unwrap()
+}
+
+const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn requests_are_under_way_together_before_any_is_waited_for() {
+    let (url, mut connections) = accepting().await;
+    let client = patient(&url, 2);
+    let exchanges = [0, 1].map(|_| client.start(get(&url)).ok().unwrap());
+    let mut both = [
+        connections.recv().await.unwrap(),
+        connections.recv().await.unwrap(),
+    ];
+    for socket in &mut both {
+        socket.write_all(EMPTY).await.unwrap();
+    }
+    for exchange in exchanges {
+        assert_eq!(exchange.wait().await.ok().unwrap().status, 204);
+    }
+}
+
+#[tokio::test]
+async fn a_request_beyond_those_in_flight_waits_for_its_turn() {
+    let (url, mut connections) = accepting().await;
+    let client = patient(&url, 1);
+    let first = client.start(get(&url)).ok().unwrap();
+    let second = client.start(get(&url)).ok().unwrap();
+    let mut socket = connections.recv().await.unwrap();
+    // All that can be done without an answer is done: the other one has not connected.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(connections.try_recv().is_err());
+    socket.write_all(EMPTY).await.unwrap();
+    assert_eq!(first.wait().await.ok().unwrap().status, 204);
+    let mut socket = connections.recv().await.unwrap();
+    socket.write_all(EMPTY).await.unwrap();
+    assert_eq!(second.wait().await.ok().unwrap().status, 204);
+}
+
+#[tokio::test]
+async fn dropping_an_exchange_closes_its_connection_and_frees_its_slot() {
+    let (url, mut connections) = accepting().await;
+    let client = patient(&url, 1);
+    let exchange = client.start(get(&url)).ok().unwrap();
+    let mut socket = connections.recv().await.unwrap();
+    drop(exchange);
+    let next = client.start(get(&url)).ok().unwrap();
+    // Ends only when the client closes; a reset is an end too.
+    let _ = socket.read_to_end(&mut Vec::new()).await;
+    let mut socket = connections.recv().await.unwrap();
+    socket.write_all(EMPTY).await.unwrap();
+    assert_eq!(next.wait().await.ok().unwrap().status, 204);
+}
+
+#[tokio::test]
+async fn the_size_of_a_body_counts_with_its_secrets_in_it() {
+    let url = "http://127.0.0.1:9";
+    let client = HttpClient::new(HttpOptions {
+        policy: HttpPolicy::parse(&[url.into()], &[]).unwrap(),
+        secrets: vec![Secret::new("k".into(), "canary".repeat(20), None).unwrap()],
+        request_bytes: 100,
+        ..HttpOptions::default()
+    })
+    .unwrap();
+    let mut request = get(url);
+    request.body = b"{{secret:k}}".to_vec();
+    match client.start(request).err() {
+        Some(HttpError::Limit(text)) => {
+            assert!(text.contains("limits.http_request") && !text.contains("canary"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_secret_whose_server_is_gone_or_talks_nonsense_is_in_no_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let garbage = server(Some(b"canary-value\r\n\r\n")).await;
+    let silent = server(None).await;
+    for url in [closed, garbage, silent] {
+        let mut request = get(&url);
+        request.headers = vec![("x-key".into(), "{{secret:key}}".into())];
+        request.body = b"{{secret:key}}".to_vec();
+        let error = send(&client(&url), request).await.err().unwrap();
+        assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_comes_back_with_a_secret_is_masked() {
+    let url = server(Some(
+        b"HTTP/1.1 200 OK\r\nx-echo: Bearer canary-value\r\ncontent-length: 0\r\n\r\n",
+    ))
+    .await;
+    let response = send(&client(&url), get(&url)).await.ok().unwrap();
+    let echo = ("x-echo".into(), "Bearer {{secret:key}}".into());
+    assert!(response.headers.contains(&echo));
 }
