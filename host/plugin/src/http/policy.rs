@@ -8,10 +8,10 @@
 //! | `http://127.0.0.1:8080` | that address, although it is not a public one |
 //! | `http://localhost:8080` | that name, and the loopback addresses it stands for |
 //!
-//! Under an entry with a path, a URL that would leave it once `%2f`, `%5c` and `%2e` are decoded is
-//! not granted. There are no wildcards, and an entry has no user, query or fragment. An empty list grants
-//! nothing. A *name* that resolves to an address that is not public is refused when it is
-//! dialled, unless a range given beside the list holds the address: see the address rules.
+//! Under an entry with a path, a URL that would leave it once `%2f`, `%5c` and `%2e` are decoded
+//! is not granted. There are no wildcards, and an entry has no user, query or fragment. An empty
+//! list grants nothing. A *name* that resolves to an address that is not public is refused when
+//! it is dialled, unless a range given beside the list holds the address: see the address rules.
 
 use std::net::IpAddr;
 

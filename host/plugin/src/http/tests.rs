@@ -265,8 +265,12 @@ async fn dropping_an_exchange_closes_its_connection_and_frees_its_slot() {
     let mut socket = connections.recv().await.unwrap();
     drop(exchange);
     let next = client.start(get(&url)).ok().unwrap();
-    // Ends only when the client closes; a reset is an end too.
-    let _ = socket.read_to_end(&mut Vec::new()).await;
+    // Ends only when the client closes, long before its own timeout; a reset is an end too.
+    let mut sent = Vec::new();
+    let closed = socket.read_to_end(&mut sent);
+    let _ = tokio::time::timeout(Duration::from_secs(10), closed)
+        .await
+        .expect("the connection is still open");
     let mut socket = connections.recv().await.unwrap();
     socket.write_all(EMPTY).await.unwrap();
     assert_eq!(next.wait().await.ok().unwrap().status, 204);
