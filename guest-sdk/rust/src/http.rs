@@ -1,6 +1,6 @@
 //! Outgoing HTTP, limited to what the operator allowed.
 
-/// A request. A header or the body may contain `{{secret:NAME}}`; the host puts the value in on
+/// A request. A header may contain `{{secret:NAME}}`; the host puts the value in on
 /// the way out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Request {

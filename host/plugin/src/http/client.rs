@@ -14,7 +14,7 @@ use url::Url;
 
 use super::address::{CheckedResolver, RefusedAddress};
 use super::policy::HttpPolicy;
-use super::secrets::{MAX_SEARCHED_BODY, Secret, Secrets};
+use super::secrets::{Secret, Secrets};
 use super::{HttpError, Request, Response};
 
 /// How long connecting may take.
@@ -223,9 +223,15 @@ impl Shared {
         if let Some(denial) = self.options.policy.denial(&url) {
             return Err(HttpError::Denied(denial));
         }
+        let limit = self.options.request_bytes;
+        if request.body.len() > limit {
+            return Err(HttpError::Limit(format!(
+                "the request body has more than {limit} bytes; limits.http_request allows no more"
+            )));
+        }
         Ok(Ready {
             headers: self.headers(&request.headers, &url)?,
-            body: self.body(request.body, &url)?,
+            body: request.body,
             timeout: request
                 .timeout_ms
                 .map_or(self.options.timeout, |ms| Duration::from_millis(ms.into()))
@@ -257,22 +263,6 @@ impl Shared {
             map.append(name, ready);
         }
         Ok(map)
-    }
-
-    /// A body without placeholders is not copied.
-    fn body(&self, mut body: Vec<u8>, url: &Url) -> Result<Vec<u8>, HttpError> {
-        if body.len() <= MAX_SEARCHED_BODY {
-            let filled = self.secrets.fill(&body, url).map_err(HttpError::Denied)?;
-            body = filled.unwrap_or(body);
-        }
-        // What is sent counts, with the secrets in it.
-        let limit = self.options.request_bytes;
-        if body.len() > limit {
-            return Err(HttpError::Limit(format!(
-                "the request body has more than {limit} bytes; limits.http_request allows no more"
-            )));
-        }
-        Ok(body)
     }
 
     async fn exchange(&self, ready: Ready) -> Result<Response, HttpError> {

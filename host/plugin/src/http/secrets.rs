@@ -1,15 +1,12 @@
 //! Secrets: put into requests on the way out, and taken out of whatever comes back.
 //!
-//! A guest writes `{{secret:NAME}}` into a header, or into a body of at most
-//! [`MAX_SEARCHED_BODY`]; the value replaces it for the places that the secret is granted to. The
-//! value is in no error, log or guest.
+//! A guest writes `{{secret:NAME}}` into a header; the value replaces it for the places that the
+//! secret is granted to. The value is in no error, log or guest. Bodies are left alone: they hold
+//! rows, and a row could name a secret.
 
 use url::Url;
 
 use super::policy::{Grants, PolicyError};
-
-/// Larger request bodies are not searched for placeholders, in bytes.
-pub(crate) const MAX_SEARCHED_BODY: usize = 64 << 10;
 
 const OPEN: &str = "{{secret:";
 const CLOSE: &str = "}}";
