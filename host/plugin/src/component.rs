@@ -4,6 +4,7 @@ use std::path::Path;
 
 use mz_sink_core::types::{Envelope, Guarantee};
 use sha2::{Digest, Sha256};
+use wasmparser::{Parser, Payload};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 use wasmtime::{Store, UpdateDeadline};
 
@@ -86,6 +87,13 @@ impl SinkComponent {
             source,
         })?;
         check_header(path, &bytes)?;
+        let invalid = |reason: String| LoadError::Invalid {
+            path: path.to_owned(),
+            reason: clean(&reason, 1024),
+        };
+        // Before compiling, which takes seconds for a large component.
+        let (imports, exports) = names(&bytes).map_err(|e| invalid(e.to_string()))?;
+        let wit_version = check_names(path, &imports, &exports)?;
         let digest = hex::encode(Sha256::digest(&bytes));
         let cached = engine
             .cache
@@ -94,22 +102,9 @@ impl SinkComponent {
         let fresh = cached.is_none();
         let component = match cached {
             Some(component) => component,
-            None => {
-                Component::from_binary(&engine.wasm, &bytes).map_err(|e| LoadError::Invalid {
-                    path: path.to_owned(),
-                    reason: clean(&format!("{e:#}"), 1024),
-                })?
-            }
+            None => Component::from_binary(&engine.wasm, &bytes)
+                .map_err(|e| invalid(format!("{e:#}")))?,
         };
-        let ty = component.component_type();
-        let names = |items: &mut dyn Iterator<Item = &str>| {
-            let mut names: Vec<String> = items.map(str::to_owned).collect();
-            names.sort();
-            names
-        };
-        let imports = names(&mut ty.imports(&engine.wasm).map(|(name, _)| name));
-        let exports = names(&mut ty.exports(&engine.wasm).map(|(name, _)| name));
-        let wit_version = check_names(path, &imports, &exports)?;
         if let (true, Some(cache)) = (fresh, &engine.cache) {
             cache.put(&engine.wasm, &digest, &component);
         }
@@ -228,6 +223,33 @@ fn check_header(path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
             reason: "the file ends within its header".to_owned(),
         }),
     }
+}
+
+/// The names that the component itself imports and exports, sorted.
+fn names(bytes: &[u8]) -> wasmparser::Result<(Vec<String>, Vec<String>)> {
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    // Components and modules nest; only the outermost counts.
+    let mut depth = 0;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth -= 1,
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    exports.push(export?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    imports.sort();
+    exports.sort();
+    Ok((imports, exports))
 }
 
 /// Checks what the component wants and gives, and returns its version of the contract.

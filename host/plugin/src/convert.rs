@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mz_sink_core::batch::{BatchInfo, Failure, PullError, SinkError};
+use mz_sink_core::checkpoint::MAX_BYTES;
 use mz_sink_core::chunk::{self, Chunk};
 use mz_sink_core::types::{self, Envelope, Guarantee, View};
 
@@ -137,7 +138,24 @@ pub(crate) fn sink_error(error: wit::Error) -> SinkError {
         wit::Error::Retryable(f) => SinkError::Retryable(failure(f)),
         wit::Error::Permanent(f) => SinkError::Permanent(failure(f)),
         wit::Error::Unknown(f) => SinkError::Unknown(failure(f)),
-        wit::Error::Conflict(found) => SinkError::Conflict(found),
+        wit::Error::Conflict(found) => match checkpoint(found) {
+            Ok(found) => SinkError::Conflict(found),
+            Err(error) => error,
+        },
+    }
+}
+
+/// A checkpoint text as a guest gives it.
+pub(crate) fn checkpoint(text: Option<String>) -> Result<Option<String>, SinkError> {
+    match text {
+        Some(text) if text.len() > MAX_BYTES => Err(SinkError::Permanent(host_failure(
+            "contract",
+            &format!(
+                "the sink gave a checkpoint of {} bytes; the contract allows {MAX_BYTES}",
+                text.len()
+            ),
+        ))),
+        text => Ok(text),
     }
 }
 

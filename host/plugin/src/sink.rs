@@ -66,7 +66,7 @@ impl PluginSink {
             views: vec![convert::view(view)],
         };
         let result = instance.sink.call_open(&mut instance.store, &context).await;
-        self.end_call(instance, result)
+        convert::checkpoint(self.end_call(instance, result)?)
     }
 
     /// Reads the checkpoint back, seeing the latest commit.
@@ -76,7 +76,7 @@ impl PluginSink {
     pub async fn checkpoint(&mut self) -> Result<Option<String>, SinkError> {
         let mut instance = self.begin_call()?;
         let result = instance.sink.call_checkpoint(&mut instance.store).await;
-        self.end_call(instance, result)
+        convert::checkpoint(self.end_call(instance, result)?)
     }
 
     /// Writes the rows and replaces the checkpoint `expected` by `next`.

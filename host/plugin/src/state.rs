@@ -56,6 +56,9 @@ struct Open {
     handle: u32,
 }
 
+/// Reading a batch again counts as progress this often.
+const MAX_PASSES: u32 = 16;
+
 /// The host's side of one instance.
 pub(crate) struct State {
     limits: Limits,
@@ -70,6 +73,9 @@ pub(crate) struct State {
     memory: usize,
     /// Ticks that the guest has run since it last got on.
     idle_ticks: u64,
+    /// How far into the batch the guest has pulled, in rows.
+    furthest: u64,
+    rewinds: u32,
 }
 
 impl State {
@@ -86,6 +92,8 @@ impl State {
             json_factor: JSON_FACTOR,
             memory: 0,
             idle_ticks: 0,
+            furthest: 0,
+            rewinds: 0,
         }
     }
 
@@ -97,6 +105,8 @@ impl State {
     pub(crate) fn lend(&mut self, rows: Box<dyn BatchRows>) -> Resource<BatchHandle> {
         let handle = self.next_handle();
         self.batch = Some(Open { rows, handle });
+        self.furthest = 0;
+        self.rewinds = 0;
         Resource::new_own(handle)
     }
 
@@ -146,9 +156,16 @@ impl State {
         max_bytes: usize,
     ) -> Result<Option<(u64, Arc<Chunk>)>, PullError> {
         let max = max_bytes.clamp(1, self.limits.pull_bytes.max(1));
-        let chunk = self.rows(handle)?.next(max)?;
-        self.idle_ticks = 0;
-        Ok(chunk)
+        let pulled = self.rows(handle)?.next(max)?;
+        // Asking again at the end gets the guest nowhere, nor does reading for ever again.
+        if let Some((first_row, chunk)) = &pulled {
+            let end = first_row + chunk.rows() as u64;
+            if end > self.furthest || self.rewinds <= MAX_PASSES {
+                self.idle_ticks = 0;
+            }
+            self.furthest = self.furthest.max(end);
+        }
+        Ok(pulled)
     }
 
     fn pull_json(
@@ -244,6 +261,7 @@ impl changes::HostBatch for State {
         // After `write` there is nothing to go back to; the next pull says so.
         if let Ok(rows) = self.rows(&batch) {
             rows.rewind();
+            self.rewinds = self.rewinds.saturating_add(1);
         }
         Ok(())
     }

@@ -1,0 +1,81 @@
+//! What a guest cannot do, however it goes about it.
+
+mod support;
+
+use std::time::Duration;
+
+use mz_sink_core::batch::SinkError;
+use mz_sink_plugin::Limits;
+use support::{Guest, Rows, view};
+
+/// What comes of a write with a short idle time; panics when the guest is not stopped.
+async fn write(body: &'static str) -> SinkError {
+    let guest = Guest {
+        write: body,
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits {
+        idle_timeout: Duration::from_millis(100),
+        ..Limits::default()
+    });
+    sink.open(&view()).await.expect("open");
+    let write = sink.write(Rows::of(&[1]), None, "next".to_owned());
+    tokio::time::timeout(Duration::from_secs(20), write)
+        .await
+        .expect("the guest runs for ever")
+        .expect_err("the guest was not stopped")
+}
+
+fn is_without_progress(error: SinkError) {
+    match error {
+        SinkError::Trapped(failure) => assert_eq!(failure.code, "no-progress"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn asking_again_at_the_end_of_the_rows_is_no_progress() {
+    is_without_progress(
+        write(
+            "(loop $a (call $next (local.get $batch) (i32.const 100) (i32.const 768)) (br $a))
+             (unreachable)",
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn reading_the_same_rows_for_ever_is_no_progress() {
+    is_without_progress(
+        write(
+            "(loop $a
+               (call $next_json (local.get $batch) (i32.const 100) (i32.const 768))
+               (call $rewind (local.get $batch))
+               (global.set $heap (i32.const 4096))
+               (br $a))
+             (unreachable)",
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn a_checkpoint_larger_than_the_contract_allows_is_not_handed_on() {
+    let guest = Guest {
+        // Ok(some(text)) with a text of 70,000 bytes.
+        checkpoint: "(drop (memory.grow (i32.const 2)))
+          (i32.store8 (i32.const 640) (i32.const 0)) (i32.store8 (i32.const 644) (i32.const 1))
+          (i32.store (i32.const 648) (i32.const 4096)) (i32.store (i32.const 652) (i32.const 70000))
+          (i32.const 640)",
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits::default());
+    sink.open(&view()).await.expect("open");
+    match sink.checkpoint().await {
+        Err(SinkError::Permanent(failure)) => {
+            assert_eq!(failure.code, "contract");
+            assert!(failure.message.contains("65536"), "{}", failure.message);
+        }
+        other => panic!("{other:?}"),
+    }
+}
