@@ -20,6 +20,9 @@ use crate::limits::Limits;
 use crate::log::GuestLog;
 use crate::text::clean;
 
+#[cfg(test)]
+mod tests;
+
 /// The most random bytes given at once.
 const RANDOM: u32 = 64 << 10;
 /// The longest category and message of a rejected row, in bytes.

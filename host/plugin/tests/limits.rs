@@ -59,23 +59,54 @@ async fn reading_the_same_rows_for_ever_is_no_progress() {
     );
 }
 
-#[tokio::test]
-async fn a_checkpoint_larger_than_the_contract_allows_is_not_handed_on() {
-    let guest = Guest {
-        // Ok(some(text)) with a text of 70,000 bytes.
-        checkpoint: "(drop (memory.grow (i32.const 2)))
-          (i32.store8 (i32.const 640) (i32.const 0)) (i32.store8 (i32.const 644) (i32.const 1))
-          (i32.store (i32.const 648) (i32.const 4096)) (i32.store (i32.const 652) (i32.const 70000))
-          (i32.const 640)",
-        ..Guest::default()
-    };
-    let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
-    match sink.checkpoint().await {
+/// Leaves 640 as the address of `Ok(some(text))` with a text of 70,000 bytes.
+const LARGE: &str = "(drop (memory.grow (i32.const 2)))
+    (i32.store8 (i32.const 640) (i32.const 0)) (i32.store8 (i32.const 644) (i32.const 1))
+    (i32.store (i32.const 648) (i32.const 4096)) (i32.store (i32.const 652) (i32.const 70000))
+    (i32.const 640)";
+
+fn breaks_the_contract<T: std::fmt::Debug>(result: Result<T, SinkError>) {
+    match result {
         Err(SinkError::Permanent(failure)) => {
             assert_eq!(failure.code, "contract");
             assert!(failure.message.contains("65536"), "{}", failure.message);
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_checkpoint_larger_than_the_contract_allows_is_not_handed_on() {
+    let guest = Guest {
+        checkpoint: LARGE,
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits::default());
+    sink.open(&view()).await.expect("open");
+    breaks_the_contract(sink.checkpoint().await);
+}
+
+#[tokio::test]
+async fn nor_is_one_found_at_open() {
+    let guest = Guest {
+        open: LARGE,
+        ..Guest::default()
+    };
+    breaks_the_contract(guest.sink(Limits::default()).open(&view()).await);
+}
+
+#[tokio::test]
+async fn nor_is_one_found_in_a_conflict() {
+    let guest = Guest {
+        // Err(conflict(some(text))) with a text of 70,000 bytes.
+        write: "(drop (memory.grow (i32.const 2)))
+          (i32.store8 (i32.const 640) (i32.const 1)) (i32.store8 (i32.const 644) (i32.const 3))
+          (i32.store8 (i32.const 648) (i32.const 1))
+          (i32.store (i32.const 652) (i32.const 4096)) (i32.store (i32.const 656) (i32.const 70000))
+          (i32.const 640)",
+        ..Guest::default()
+    };
+    let mut sink = guest.sink(Limits::default());
+    sink.open(&view()).await.expect("open");
+    breaks_the_contract(sink.write(Rows::of(&[1]), None, "next".to_owned()).await);
 }

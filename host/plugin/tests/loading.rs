@@ -90,6 +90,21 @@ fn a_component_for_another_world_is_told_which_export_is_missing() {
 }
 
 #[test]
+fn a_component_for_another_world_is_refused_before_its_code_is_looked_at() {
+    // A function without the result that it promises: compiling it fails.
+    let error = refusal(&component("(core module (func (result i32)))"));
+    assert!(matches!(error, LoadError::NotASink { .. }), "{error}");
+}
+
+#[test]
+fn what_a_nested_component_exports_does_not_make_a_sink() {
+    let error = refusal(&component(
+        r#"(component (instance $i) (export "materialize:sink/sink@0.1.0" (instance $i)))"#,
+    ));
+    assert!(matches!(error, LoadError::NotASink { .. }), "{error}");
+}
+
+#[test]
 fn another_version_of_the_contract_is_refused_with_the_versions_found_and_supported() {
     let error = refusal(&component(
         r#"(instance $i) (export "materialize:sink/sink@0.2.0" (instance $i))"#,
@@ -240,6 +255,24 @@ async fn a_directory_opened_up_later_is_not_used() {
     let component = SinkComponent::load(&engine, &cached.file).expect("it is compiled again");
     component.inspect().await.expect("it runs");
     assert_ne!(inode(&cached.entry()), before);
+}
+
+#[tokio::test]
+async fn an_entry_that_others_could_have_written_is_compiled_again() {
+    let cached = Cached::new();
+    cached.load().await;
+    for mode in [0o666, 0o620, 0o602, 0o755] {
+        let before = inode(&cached.entry());
+        std::fs::set_permissions(cached.entry(), std::fs::Permissions::from_mode(mode))
+            .expect("a mode");
+        cached.load().await;
+        assert_ne!(inode(&cached.entry()), before, "mode {mode:o}");
+    }
+    std::fs::set_permissions(cached.entry(), std::fs::Permissions::from_mode(0o644))
+        .expect("a mode");
+    let before = inode(&cached.entry());
+    cached.load().await;
+    assert_eq!(inode(&cached.entry()), before, "0644 is as good as 0600");
 }
 
 #[test]
