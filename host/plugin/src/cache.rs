@@ -4,11 +4,12 @@
 //!   <digest of the component>-<compiler and settings>.cwasm = SHA-256 (32 bytes) + artifact
 //! ```
 //!
-//! An artifact is machine code. It is run only from a directory that nobody else can write to,
-//! and only when its checksum is right; anything else is compiled again and written over.
+//! An artifact is machine code. It is run only from a directory and a file that nobody else can
+//! write to, and only when its checksum is right; anything else is compiled again and written over.
 
+use std::fs::{File, Metadata};
 use std::hash::{Hash, Hasher};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -53,16 +54,26 @@ impl Cache {
             tracing::warn!(%error, "the component cache is not used");
             return None;
         }
-        let bytes = std::fs::read(&path).ok()?;
+        let mut file = File::open(&path).ok()?;
+        // What was opened is what is checked and read, whatever the path names by now.
+        if !is_ours(&file.metadata().ok()?, user()) {
+            tracing::warn!(
+                path = %path.display(),
+                "a cache entry that somebody else could have written is compiled again"
+            );
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
         let (checksum, artifact) = bytes.split_at_checked(CHECKSUM)?;
         if Sha256::digest(artifact).as_slice() != checksum {
             tracing::warn!(path = %path.display(), "a damaged cache entry is compiled again");
             return None;
         }
         // SAFETY: `deserialize` demands bytes that `Component::serialize` made. `put` below is
-        // the only writer of this directory: it belongs to our user and nobody else can write
-        // to it (`check`, just above), and the checksum shows that the bytes are those that
-        // were written. The engine itself refuses artifacts of other versions and settings.
+        // the only writer of this directory: it and the open file belong to our user and nobody
+        // else can write to them (`check` and `is_ours`, just above), and the checksum shows
+        // that the bytes are those that were written. The engine itself refuses artifacts of other versions and settings.
         #[allow(unsafe_code)]
         let component = unsafe { Component::deserialize(engine, artifact) };
         component
@@ -91,13 +102,24 @@ impl Cache {
     }
 }
 
+/// The user who runs this.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether an entry is a file that `user` alone can write to. `write` makes it so; 0644 is what a
+/// copy of the cache may have.
+fn is_ours(entry: &Metadata, user: u32) -> bool {
+    entry.is_file() && entry.uid() == user && matches!(entry.mode() & 0o7777, 0o600 | 0o644)
+}
+
 /// Refuses a directory that someone else could put machine code into.
 fn check(dir: &Path) -> Result<(), LoadError> {
     let found = std::fs::metadata(dir).map_err(|e| refused(dir, format!("cannot look: {e}")))?;
     if !found.is_dir() {
         return Err(refused(dir, "it is not a directory".to_owned()));
     }
-    let user = rustix::process::geteuid().as_raw();
+    let user = user();
     if found.uid() != user {
         return Err(refused(
             dir,
@@ -120,5 +142,21 @@ fn refused(dir: &Path, reason: String) -> LoadError {
     LoadError::CacheDirectory {
         path: dir.to_owned(),
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_another_user_and_one_that_is_no_file_are_not_ours() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let entry = tempfile::NamedTempFile::new_in(dir.path()).expect("a file");
+        let found = entry.as_file().metadata().expect("it");
+        assert!(is_ours(&found, user()));
+        assert!(!is_ours(&found, user() + 1));
+        let found = std::fs::metadata(dir.path()).expect("it");
+        assert!(!is_ours(&found, user()));
     }
 }

@@ -20,6 +20,7 @@ mod convert;
 mod engine;
 mod error;
 pub mod http;
+mod json_size;
 mod limits;
 mod log;
 mod sink;

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
+/// How often a guest may go back to the first row of a batch with the rows that it then reads
+/// again counting as progress, per `write`. A guest may need some passes over its rows, and each
+/// may take its time; one that reads the same rows for ever is stopped by `idle_timeout`. Rows
+/// further on than the guest ever was in this `write` always count.
+pub(crate) const REWINDS: u32 = 16;
+
 /// What one sink may use. Set by the operator under `limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of the guest in bytes: all its linear memories and tables together.
     pub memory: usize,
     /// How long the guest may compute without getting rows or an answer over the network.
-    /// Counted in ticks of [`crate::engine::TICK`] while the guest runs; waiting does not count.
+    /// Rows read again count for the first 16 times that the guest goes back, per `write`; asking
+    /// at the end of the rows never does. Counted in ticks of [`crate::engine::TICK`] while the guest runs; waiting does not count.
     pub idle_timeout: Duration,
     /// Lines per second that reach the log; the rest is counted and dropped.
     pub log_lines_per_second: u32,

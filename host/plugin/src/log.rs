@@ -38,16 +38,8 @@ impl GuestLog {
         if !self.admit(now) {
             return;
         }
+        self.tell_dropped();
         let sink = self.sink.as_str();
-        if self.dropped > 0 {
-            tracing::warn!(
-                target: "sink",
-                sink,
-                dropped = self.dropped,
-                "lines of the sink were dropped: `limits.log_lines_per_second`"
-            );
-            self.dropped = 0;
-        }
         let message = clean(message, TEXT);
         let fields = join(fields);
         match level {
@@ -56,6 +48,19 @@ impl GuestLog {
             Level::Info => tracing::info!(target: "sink", sink, fields, "{message}"),
             Level::Warn => tracing::warn!(target: "sink", sink, fields, "{message}"),
             Level::Error => tracing::error!(target: "sink", sink, fields, "{message}"),
+        }
+    }
+
+    /// Says how many lines are missing, if any: before the next line, and when a call ends.
+    pub(crate) fn tell_dropped(&mut self) {
+        if self.dropped > 0 {
+            tracing::warn!(
+                target: "sink",
+                sink = self.sink,
+                dropped = self.dropped,
+                "lines of the sink were dropped: `limits.log_lines_per_second`"
+            );
+            self.dropped = 0;
         }
     }
 
@@ -74,6 +79,13 @@ impl GuestLog {
         }
         self.lines += 1;
         true
+    }
+}
+
+/// A call that trapped or was given up takes the instance with it.
+impl Drop for GuestLog {
+    fn drop(&mut self) {
+        self.tell_dropped();
     }
 }
 

@@ -16,7 +16,8 @@ use wasmtime::component::Resource;
 use crate::bindings::materialize::sink::{changes, clock, http, log, random, types};
 use crate::convert;
 use crate::http::{Exchange, HttpClient, HttpError, Request, Response};
-use crate::limits::Limits;
+use crate::json_size;
+use crate::limits::{Limits, REWINDS};
 use crate::log::GuestLog;
 use crate::text::clean;
 
@@ -28,8 +29,6 @@ const RANDOM: u32 = 64 << 10;
 /// The longest category and message of a rejected row, in bytes.
 const CATEGORY: usize = 64;
 const MESSAGE: usize = 2 << 10;
-/// JSON is this many times as long as the columns, until a chunk has been measured.
-const JSON_FACTOR: usize = 4;
 
 /// Stands for the guest's handle of a batch.
 pub enum BatchHandle {}
@@ -59,9 +58,6 @@ struct Open {
     handle: u32,
 }
 
-/// Reading a batch again counts as progress this often.
-const MAX_PASSES: u32 = 16;
-
 /// The host's side of one instance.
 pub(crate) struct State {
     limits: Limits,
@@ -72,6 +68,7 @@ pub(crate) struct State {
     batch: Option<Open>,
     exchanges: HashMap<u32, Exchange>,
     last_handle: u32,
+    /// JSON is this many times as long as the columns: an estimate from the views, then measured.
     json_factor: usize,
     memory: usize,
     /// Ticks that the guest has run since it last got on.
@@ -92,7 +89,7 @@ impl State {
             batch: None,
             exchanges: HashMap::new(),
             last_handle: 0,
-            json_factor: JSON_FACTOR,
+            json_factor: 1,
             memory: 0,
             idle_ticks: 0,
             furthest: 0,
@@ -101,6 +98,7 @@ impl State {
     }
 
     pub(crate) fn set_views(&mut self, views: Vec<View>) {
+        self.json_factor = views.iter().map(json_size::factor).max().unwrap_or(1);
         self.views = views;
     }
 
@@ -122,6 +120,7 @@ impl State {
     pub(crate) fn end_call(&mut self) {
         self.batch = None;
         self.exchanges.clear();
+        self.log.tell_dropped();
     }
 
     /// Counts a tick of running time.
@@ -163,7 +162,7 @@ impl State {
         // Asking again at the end gets the guest nowhere, nor does reading for ever again.
         if let Some((first_row, chunk)) = &pulled {
             let end = first_row + chunk.rows() as u64;
-            if end > self.furthest || self.rewinds <= MAX_PASSES {
+            if end > self.furthest || self.rewinds <= REWINDS {
                 self.idle_ticks = 0;
             }
             self.furthest = self.furthest.max(end);
@@ -190,8 +189,13 @@ impl State {
         let mut out = Vec::new();
         json::write_rows(&chunk, view, first_row, 0..chunk.rows(), &mut out);
         self.json_factor = out.len().div_ceil(chunk.byte_len().max(1)).max(1);
-        let text = String::from_utf8(out)
-            .map_err(|_| PullError::SourceLost("a text value is not UTF-8".to_owned()))?;
+        // The rows stay as they are, so pulling them again cannot help.
+        let text = String::from_utf8(out).map_err(|_| {
+            PullError::Limit(format!(
+                "a text value of `{}` is not UTF-8, which JSON cannot carry: pull columns instead",
+                view.name
+            ))
+        })?;
         Ok(Some(text))
     }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mz_sink_core::batch::{BatchInfo, BatchRows, PullError, SinkError};
@@ -100,7 +100,24 @@ async fn a_hostile_message_is_cut_and_cleaned() {
 }
 
 #[tokio::test]
-async fn a_panic_in_open_is_told_and_the_next_open_works_on_a_new_instance() {
+async fn after_a_panic_or_a_limit_the_next_open_works_on_a_new_instance() {
+    for behaviour in ["panic", "allocate"] {
+        let limits = Limits {
+            memory: 64 << 20,
+            ..Limits::default()
+        };
+        let config = serde_json::json!({ "behaviour": behaviour });
+        let mut sink = probe(config, limits, HttpClient::deny_all());
+        for _ in 0..2 {
+            assert_eq!(sink.open(&view()).await, Ok(None), "{behaviour}");
+            let failed = sink.write(Rows::of(&[1]), None, "next".to_owned()).await;
+            failed.expect_err(behaviour);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_open_is_told_at_each_open() {
     let config = serde_json::json!({ "behaviour": "panic", "at": "open" });
     let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
     for _ in 0..2 {
@@ -123,8 +140,110 @@ async fn http_that_is_not_granted_tells_the_guest_which_line_to_add() {
     }
 }
 
-/// Takes one request, and gives its head and body back.
-async fn receive(listener: TcpListener) -> (String, Vec<u8>) {
+#[tokio::test]
+async fn a_flood_of_log_lines_is_cut_and_every_line_is_accounted_for_when_the_call_ends() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let limits = Limits {
+        log_lines_per_second: 10,
+        ..Limits::default()
+    };
+    let config = serde_json::json!({ "behaviour": "log-flood" });
+    let mut sink = probe(config, limits, HttpClient::deny_all());
+    sink.open(&view()).await.expect("open");
+    let start = std::time::Instant::now();
+    let written = sink.write(Rows::of(&[1]), None, "next".to_owned()).await;
+    assert_eq!(written, Ok(()));
+    let seconds = start.elapsed().as_secs() + 1;
+
+    let (mut shown, mut dropped) = (0, 0);
+    for line in lines.take() {
+        if line["target"] == "sink" && line["level"] == "INFO" {
+            shown += 1;
+        }
+        dropped += line["fields"]["dropped"].as_u64().unwrap_or(0);
+    }
+    assert!(shown >= 1 && shown <= 10 * seconds, "{shown} lines");
+    assert_eq!(shown + dropped, 100_000);
+}
+
+/// What is logged, as JSON.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn take(&self) -> Vec<Value> {
+        let bytes = std::mem::take(&mut *self.0.lock().expect("the lines"));
+        let lines = serde_json::Deserializer::from_slice(&bytes).into_iter();
+        lines.map(|line| line.expect("JSON")).collect()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("the lines").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_sink_refuses_every_row_or_none_and_the_rest_is_committed() {
+    let chunk = Arc::new(recorded().1);
+    for (behaviour, expected) in [("reject", chunk.rows() as u64), ("ok", 0)] {
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let config = serde_json::json!({ "behaviour": behaviour });
+        let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
+        sink.open(&view()).await.expect("open");
+        let rows = Box::new(OneChunk {
+            refused: refused.clone(),
+            ..OneChunk::of(chunk.clone())
+        });
+        let written = sink.write(rows, None, "next".to_owned()).await;
+        assert_eq!(written, Ok(()), "{behaviour}");
+        assert_eq!(sink.checkpoint().await, Ok(Some("next".to_owned())));
+        let refused = refused.lock().expect("the rows").clone();
+        assert_eq!(refused, (0..expected).collect::<Vec<_>>(), "{behaviour}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_reaches_the_server_and_a_guest_only_sees_its_name_when_it_comes_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let received = tokio::spawn(receive(listener, true));
+    let config = serde_json::json!({ "behaviour": "http", "url": url });
+    match write(config, Limits::default(), granted(&url)).await {
+        Err(SinkError::Permanent(failure)) => {
+            let echo = failure.message;
+            assert!(echo.contains("{{secret:probe}}"), "{echo}");
+            assert!(!echo.contains("canary"), "{echo}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let (head, _) = received.await.expect("a request");
+    assert!(head.contains("authorization: Bearer canary"), "{head}");
+}
+
+/// A client that may reach `url`, with the secret that the probe asks for.
+fn granted(url: &str) -> HttpClient {
+    HttpClient::new(HttpOptions {
+        policy: HttpPolicy::parse(&[url.to_owned()], &[]).expect("a policy"),
+        secrets: vec![Secret::new("probe".into(), "canary".into(), None).expect("a secret")],
+        ..HttpOptions::default()
+    })
+    .expect("a client")
+}
+
+/// Takes one request, answers with its head or nothing, and gives its head and body back.
+async fn receive(listener: TcpListener, echo: bool) -> (String, Vec<u8>) {
     let (mut socket, _) = listener.accept().await.expect("a connection");
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 65536];
@@ -140,27 +259,60 @@ async fn receive(listener: TcpListener) -> (String, Vec<u8>) {
             .find_map(|line| line.strip_prefix("content-length: "))
             .map_or(0, |n| n.parse().expect("a length"));
         if bytes.len() >= end + 4 + length {
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-            socket.write_all(answer).await.expect("an answer");
+            let text = if echo { &*head } else { "" };
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}",
+                text.len()
+            );
+            socket
+                .write_all(answer.as_bytes())
+                .await
+                .expect("an answer");
             return (head, bytes[end + 4..].to_vec());
         }
     }
 }
 
 /// All rows of one chunk.
-struct OneChunk(BatchInfo, Arc<Chunk>, bool);
+struct OneChunk {
+    info: BatchInfo,
+    chunk: Arc<Chunk>,
+    taken: bool,
+    refused: Arc<Mutex<Vec<u64>>>,
+}
+
+impl OneChunk {
+    fn of(chunk: Arc<Chunk>) -> Self {
+        Self {
+            info: BatchInfo {
+                lower: 1,
+                upper: 2,
+                committed: None,
+                generation: 1,
+                epoch: 1,
+                rows: chunk.rows() as u64,
+                bytes: 0,
+                snapshot_of: Vec::new(),
+            },
+            chunk,
+            taken: false,
+            refused: Arc::default(),
+        }
+    }
+}
 
 impl BatchRows for OneChunk {
     fn info(&self) -> &BatchInfo {
-        &self.0
+        &self.info
     }
     fn next(&mut self, _: usize) -> Result<Option<(u64, Arc<Chunk>)>, PullError> {
-        Ok((!std::mem::replace(&mut self.2, true)).then(|| (0, self.1.clone())))
+        Ok((!std::mem::replace(&mut self.taken, true)).then(|| (0, self.chunk.clone())))
     }
     fn rewind(&mut self) {
-        self.2 = false;
+        self.taken = false;
     }
-    fn reject(&mut self, _: u64, _: &str, _: &str) -> Result<(), PullError> {
+    fn reject(&mut self, row: u64, _: &str, _: &str) -> Result<(), PullError> {
+        self.refused.lock().expect("the rows").push(row);
         Ok(())
     }
 }
@@ -218,31 +370,15 @@ fn recorded() -> (View, Chunk) {
 async fn every_recorded_value_reaches_a_guest_exactly_in_both_forms_and_a_secret_goes_along() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let received = tokio::spawn(receive(listener));
-    let http = HttpClient::new(HttpOptions {
-        policy: HttpPolicy::parse(std::slice::from_ref(&url), &[]).expect("a policy"),
-        secrets: vec![Secret::new("probe".into(), "canary".into(), None).expect("a secret")],
-        ..HttpOptions::default()
-    })
-    .expect("a client");
+    let received = tokio::spawn(receive(listener, false));
     let (view, chunk) = recorded();
     let mut sink = probe(
         serde_json::json!({ "behaviour": "dump", "url": url }),
         Limits::default(),
-        http,
+        granted(&url),
     );
     sink.open(&view).await.expect("open");
-    let info = BatchInfo {
-        lower: 1,
-        upper: 2,
-        committed: None,
-        generation: 1,
-        epoch: 1,
-        rows: chunk.rows() as u64,
-        bytes: 0,
-        snapshot_of: Vec::new(),
-    };
-    let rows = Box::new(OneChunk(info, Arc::new(chunk.clone()), false));
+    let rows = Box::new(OneChunk::of(Arc::new(chunk.clone())));
     sink.write(rows, None, "next".to_owned())
         .await
         .expect("write");
