@@ -23,11 +23,19 @@ fn faults() -> [Fault; 2] {
     ]
 }
 
+/// A name that ends with `-` stands for all that begin so. The control namespace is named in
+/// full: a read-back that is still on its way must not take the fault meant for the next write.
 fn rule(namespace: &str, skip: u64, fault: Fault) -> FaultRule {
+    let path = Some(format!("/v2/namespaces/{namespace}"));
+    let (path_prefix, path) = match namespace.ends_with('-') {
+        true => (path, None),
+        false => (None, path),
+    };
     FaultRule {
         matches: Match {
             method: Some("POST".into()),
-            path_prefix: Some(format!("/v2/namespaces/{namespace}")),
+            path_prefix,
+            path,
         },
         skip,
         times: 1,
@@ -79,7 +87,7 @@ async fn goes_on(world: &World, table: &Table, host: &mut e2e::Host, frontier: u
 #[tokio::test]
 async fn the_answer_to_the_creation_of_the_control_document_may_be_lost() {
     // The first request reads it.
-    while_loading("checkpoints", 1).await;
+    while_loading("checkpoints", 0).await;
 }
 
 #[tokio::test]
@@ -94,7 +102,7 @@ async fn the_answer_to_the_load_of_a_snapshot_may_be_lost() {
 
 #[tokio::test]
 async fn the_answer_to_the_switch_to_a_snapshot_may_be_lost() {
-    while_loading("checkpoints", 2).await;
+    while_loading("checkpoints", 1).await;
 }
 
 /// The fault happens to the next requests to namespaces called like this, one by one.

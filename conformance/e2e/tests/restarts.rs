@@ -65,6 +65,7 @@ async fn twenty_crashes_at_random_points_lose_and_invent_nothing() {
         matches: Match {
             method: None,
             path_prefix: Some("/v2/namespaces/e2e-".into()),
+            ..Match::default()
         },
         skip: 0,
         times: u64::MAX,
@@ -175,6 +176,7 @@ async fn sigterm_commits_what_is_in_flight_and_ends_with_0() {
         matches: Match {
             method: None,
             path_prefix: Some(format!("/v2/namespaces/{}", before.namespace)),
+            ..Match::default()
         },
         skip: 0,
         times: 1,

@@ -11,6 +11,8 @@ pub struct Match {
     /// Beginning of the path, without a query string. `/v2/namespaces/a` also matches the
     /// namespace `ab`.
     pub path_prefix: Option<String>,
+    /// The whole path, without a query string: the writes to one namespace but not its queries.
+    pub path: Option<String>,
 }
 
 /// What happens to a request instead of, or around, its normal answer.
@@ -97,7 +99,8 @@ impl Faults {
                 .matches
                 .path_prefix
                 .as_deref()
-                .is_none_or(|prefix| path.starts_with(prefix));
+                .is_none_or(|prefix| path.starts_with(prefix))
+                && rule.matches.path.as_deref().is_none_or(|p| p == path);
             if !method_fits || !path_fits {
                 continue;
             }
