@@ -12,7 +12,7 @@ use mz_sink_driver::{Progress, Snapshot};
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Style {
-    /// A live line on a terminal, plain lines elsewhere.
+    /// A live line on a terminal, plain lines elsewhere, nothing in a JSON log.
     #[default]
     Auto,
     /// One line every second while anything happens.

@@ -89,7 +89,12 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         guarantee = ?inspection.guarantee,
         "starting"
     );
-    let showing = tokio::spawn(progress::show(progress.clone(), arguments.progress));
+    // Lines for people would break a log for collectors.
+    let style = match (arguments.log_format, arguments.progress) {
+        (LogFormat::Json, Style::Auto) => Style::None,
+        (_, style) => style,
+    };
+    let showing = tokio::spawn(progress::show(progress.clone(), style));
     let outcome = mz_sink_driver::run(Materialize::new(connect), Sandboxed(sink), options).await;
     showing.abort();
     let end = progress.snapshot();
