@@ -121,6 +121,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_ends_with_its_instance_says_what_is_missing() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let writer = file.reopen().expect("the file");
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_writer(std::sync::Mutex::new(writer))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let mut log = GuestLog::new("s", 0);
+            for _ in 0..3 {
+                log.emit(Instant::now(), Level::Info, "line", &[]);
+            }
+        });
+        let text = std::fs::read_to_string(file.path()).expect("the lines");
+        assert!(text.contains("\"dropped\":3"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+
+    #[test]
     fn fields_are_one_bounded_text() {
         assert_eq!(join(&[]), None);
         let pair = |n: &str, v: &str| (n.to_owned(), v.to_owned());
