@@ -24,10 +24,15 @@ fn status(status: u16) -> Fault {
 #[tokio::test]
 async fn an_answer_that_will_not_change_ends_the_run_at_once() {
     for skip in 0..5 {
+        // The server's words about rows are left out: it may quote what it refuses.
+        let words = match skip {
+            3 => "they may hold row values",
+            _ => "fault injected",
+        };
         for (fault, says) in [
             (status(401), ["401", "Check the secret with the API key"]),
             (status(403), ["403", "The API key may not do this"]),
-            (status(422), ["422", "fault injected"]),
+            (status(422), ["422", words]),
         ] {
             let (world, _, config) = small_world().await.unwrap();
             world.turbopuffer.add_faults([rule(&fault, skip, u64::MAX)]);

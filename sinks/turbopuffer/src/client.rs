@@ -67,6 +67,15 @@ pub(crate) struct Client<H> {
 pub(crate) struct Writing<E> {
     exchange: E,
     namespace: String,
+    quotable: Quotable,
+}
+
+/// Whether the server's own words may be told. It may quote what it refuses, and row values must
+/// not get into messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quotable {
+    Yes,
+    HoldsRows,
 }
 
 impl<H: Http> Client<H> {
@@ -83,25 +92,35 @@ impl<H: Http> Client<H> {
         &self.host
     }
 
-    /// Starts a write to a namespace.
-    pub(crate) fn start_write(
+    /// Starts a write of rows to a namespace.
+    pub(crate) fn start_write_of_rows(
         &self,
         namespace: &str,
         body: Vec<u8>,
+    ) -> Result<Writing<H::Exchange>, Trouble> {
+        self.start_write(namespace, body, Quotable::HoldsRows)
+    }
+
+    fn start_write(
+        &self,
+        namespace: &str,
+        body: Vec<u8>,
+        quotable: Quotable,
     ) -> Result<Writing<H::Exchange>, Trouble> {
         let request = self.post(&format!("/v2/namespaces/{namespace}"), body);
         match self.host.start(request) {
             Ok(exchange) => Ok(Writing {
                 exchange,
                 namespace: namespace.to_owned(),
+                quotable,
             }),
             Err(error) => Err(unanswered(namespace, error)),
         }
     }
 
-    /// Writes to a namespace and waits for the answer.
+    /// Writes something other than rows and waits for the answer.
     pub(crate) fn write(&self, namespace: &str, body: Vec<u8>) -> Result<Written, Trouble> {
-        self.start_write(namespace, body)?.wait()
+        self.start_write(namespace, body, Quotable::Yes)?.wait()
     }
 
     /// Asks a namespace.
@@ -112,7 +131,7 @@ impl<H: Http> Client<H> {
     ) -> Result<T, Trouble> {
         let request = self.post(&format!("/v2/namespaces/{namespace}/query"), body);
         let response = self.host.start(request).and_then(Exchange::wait);
-        answered(namespace, response)
+        answered(namespace, response, Quotable::Yes)
     }
 
     fn post(&self, path: &str, body: Vec<u8>) -> Request {
@@ -132,7 +151,7 @@ impl<H: Http> Client<H> {
 impl<E: Exchange> Writing<E> {
     /// Waits for the answer.
     pub(crate) fn wait(self) -> Result<Written, Trouble> {
-        let written: Written = answered(&self.namespace, self.exchange.wait())?;
+        let written: Written = answered(&self.namespace, self.exchange.wait(), self.quotable)?;
         if written.status == "OK" {
             Ok(written)
         } else {
@@ -175,6 +194,7 @@ fn unanswered(namespace: &str, error: HttpError) -> Trouble {
 fn answered<T: DeserializeOwned>(
     namespace: &str,
     response: Result<Response, HttpError>,
+    quotable: Quotable,
 ) -> Result<T, Trouble> {
     let response = response.map_err(|error| unanswered(namespace, error))?;
     if response.status == 200 {
@@ -190,10 +210,11 @@ fn answered<T: DeserializeOwned>(
     }
     let refusal: Option<ServerError> = serde_json::from_slice(&response.body).ok();
     let genuine = refusal.is_some();
-    let text = refusal.map_or_else(
-        || String::from_utf8_lossy(&response.body).into_owned(),
-        |refusal| refusal.error,
-    );
+    let text = match (quotable, refusal) {
+        (Quotable::HoldsRows, _) => "its words are left out, since they may hold row values".into(),
+        (Quotable::Yes, Some(refusal)) => refusal.error,
+        (Quotable::Yes, None) => String::from_utf8_lossy(&response.body).into_owned(),
+    };
     let (code, hint) = match response.status {
         401 => ("unauthorized", " Check the secret with the API key."),
         403 => ("forbidden", " The API key may not do this."),

@@ -40,11 +40,48 @@ pub(crate) fn body(
     capacity: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(capacity);
+    open(table, chunk, rows, stamp, |row| chunk.op(row), &mut out)?;
+    for attribute in &table.attributes {
+        out.extend_from_slice(b"],");
+        push_json_text(attribute.name.as_bytes(), &mut out);
+        out.extend_from_slice(b":[");
+        let column = &chunk.columns()[attribute.column];
+        if !push_column(attribute, column, rows, &mut out) {
+            return Err(mismatch(table));
+        }
+    }
+    close(table, mode, &mut out);
+    Ok(out)
+}
+
+/// The body of a write that hides the documents of these rows, whatever the rows hold: only the
+/// key is looked at.
+pub(crate) fn tombstones(
+    table: &Table,
+    chunk: &Chunk,
+    rows: &[u32],
+    stamp: Stamp,
+) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    open(table, chunk, rows, stamp, |_| Op::Delete, &mut out)?;
+    close(table, Mode::NewerWins, &mut out);
+    Ok(out)
+}
+
+/// Everything up to the values of the last column that every document has.
+fn open(
+    table: &Table,
+    chunk: &Chunk,
+    rows: &[u32],
+    stamp: Stamp,
+    op: impl Fn(usize) -> Op,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     // Never create: a stale worker must not revive a deleted namespace.
     out.extend_from_slice(br#"{"create_namespace":false,"upsert_columns":{"id":["#);
     let mut scratch = Vec::new();
     let mut sound = true;
-    separated(rows, &mut out, |row, out| {
+    separated(rows, out, |row, out| {
         sound &= ids::push_id(&table.id, chunk, row, &mut scratch, out);
     });
     if !sound {
@@ -52,12 +89,12 @@ pub(crate) fn body(
     }
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(br#"],"mz_timestamp":["#);
-    separated(rows, &mut out, |row, out| {
+    separated(rows, out, |row, out| {
         out.extend_from_slice(digits.format(chunk.timestamps()[row]).as_bytes());
     });
     out.extend_from_slice(br#"],"deleted":["#);
-    separated(rows, &mut out, |row, out| {
-        out.extend_from_slice(match chunk.op(row) {
+    separated(rows, out, |row, out| {
+        out.extend_from_slice(match op(row) {
             Op::Put => b"false",
             Op::Delete => b"true",
         });
@@ -68,17 +105,12 @@ pub(crate) fn body(
     ] {
         out.extend_from_slice(name);
         let text = digits.format(value).as_bytes();
-        separated(rows, &mut out, |_, out| out.extend_from_slice(text));
+        separated(rows, out, |_, out| out.extend_from_slice(text));
     }
-    for attribute in &table.attributes {
-        out.extend_from_slice(b"],");
-        push_json_text(attribute.name.as_bytes(), &mut out);
-        out.extend_from_slice(b":[");
-        let column = &chunk.columns()[attribute.column];
-        if !push_column(attribute, column, rows, &mut out) {
-            return Err(mismatch(table));
-        }
-    }
+    Ok(())
+}
+
+fn close(table: &Table, mode: Mode, out: &mut Vec<u8>) {
     out.extend_from_slice(b"]}");
     if mode == Mode::NewerWins {
         out.extend_from_slice(NEWER_WINS.as_bytes());
@@ -86,7 +118,6 @@ pub(crate) fn body(
     out.extend_from_slice(br#","schema":"#);
     out.extend_from_slice(table.schema.as_bytes());
     out.push(b'}');
-    Ok(out)
 }
 
 fn mismatch(table: &Table) -> Error {

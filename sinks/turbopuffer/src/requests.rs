@@ -80,9 +80,12 @@ impl<'a, H: Http> Requests<'a, H> {
             let table = self.tables.get(chunk.view()).ok_or_else(|| {
                 Error::permanent("malformed-chunk", "a chunk is of a view that is not there")
             })?;
-            let rows = screen::accepted(table, &chunk, batch)?;
-            for part in rows.chunks(self.limits.rows) {
+            let screened = screen::screened(table, &chunk, batch)?;
+            for part in screened.accepted.chunks(self.limits.rows) {
                 self.send(table, &chunk, part, batch)?;
+            }
+            for part in screened.keyed.chunks(self.limits.rows) {
+                self.hide(table, &chunk, part)?;
             }
         }
         while self.await_oldest()? {}
@@ -114,7 +117,8 @@ impl<'a, H: Http> Requests<'a, H> {
                 &[row] => {
                     let message = format!("the row makes a request of {} bytes", body.len());
                     let position = chunk.position(row as usize);
-                    Ok(batch.reject(position, "row-too-large", &message)?)
+                    batch.reject(position, "row-too-large", &message)?;
+                    self.hide(table, chunk, &[row])
                 }
                 _ => {
                     drop(body);
@@ -125,13 +129,29 @@ impl<'a, H: Http> Requests<'a, H> {
             };
         }
         self.bytes_per_row = body.len() / rows.len().max(1);
+        self.start(place, body, rows.len())
+    }
+
+    /// A refused row leaves no older document of its key behind. A namespace that is being
+    /// loaded has none.
+    fn hide(&mut self, table: &Table, chunk: &Chunk, rows: &[u32]) -> Result<(), Error> {
+        match self.places.get(chunk.view()).and_then(Option::as_ref) {
+            Some(place) if place.mode == Mode::NewerWins => {
+                let body = encode::tombstones(table, chunk, rows, self.stamp)?;
+                self.start(place, body, rows.len())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, place: &Place, body: Vec<u8>, rows: usize) -> Result<(), Error> {
         while self.in_flight.len() >= self.limits.in_flight {
             self.await_oldest()?;
         }
-        let writing = self.client.start_write(&place.namespace, body);
+        let writing = self.client.start_write_of_rows(&place.namespace, body);
         self.in_flight.push_back(InFlight {
             writing: writing.map_err(|trouble| trouble.of_idempotent())?,
-            rows: rows.len() as u64,
+            rows: rows as u64,
             mode: place.mode,
         });
         Ok(())

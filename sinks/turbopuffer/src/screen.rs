@@ -15,12 +15,20 @@ struct Refusal {
     message: String,
 }
 
-/// Refuses what cannot be written and returns the other rows of the chunk.
-pub(crate) fn accepted<B: Batch>(
+/// The rows of a chunk, by what becomes of them.
+pub(crate) struct Screened {
+    /// To be written.
+    pub(crate) accepted: Vec<u32>,
+    /// Refused, but with a good key: an older document of that key must not stay.
+    pub(crate) keyed: Vec<u32>,
+}
+
+/// Refuses what cannot be written.
+pub(crate) fn screened<B: Batch>(
     table: &Table,
     chunk: &Chunk,
     batch: &mut B,
-) -> Result<Vec<u32>, Error> {
+) -> Result<Screened, Error> {
     if chunk.columns().len() != table.columns {
         return Err(Error::permanent(
             "malformed-chunk",
@@ -34,15 +42,20 @@ pub(crate) fn accepted<B: Batch>(
     }
     let mut refusals = Vec::new();
     screen_key(table, chunk, &mut refusals);
+    let without_id: Vec<usize> = refusals.iter().map(|refusal| refusal.row).collect();
     for attribute in &table.attributes {
         screen_attribute(attribute, chunk, &mut refusals);
     }
     if refusals.is_empty() {
-        return Ok((0..chunk.len() as u32).collect());
+        return Ok(Screened {
+            accepted: (0..chunk.len() as u32).collect(),
+            keyed: Vec::new(),
+        });
     }
     refusals.sort_by_key(|refusal| refusal.row);
     refusals.dedup_by_key(|refusal| refusal.row);
     let mut accepted = vec![true; chunk.len()];
+    let mut keyed = Vec::new();
     for refusal in refusals {
         batch.reject(
             chunk.position(refusal.row),
@@ -50,9 +63,15 @@ pub(crate) fn accepted<B: Batch>(
             &refusal.message,
         )?;
         accepted[refusal.row] = false;
+        if !without_id.contains(&refusal.row) {
+            keyed.push(refusal.row as u32);
+        }
     }
     let kept = |&row: &u32| accepted[row as usize];
-    Ok((0..chunk.len() as u32).filter(kept).collect())
+    Ok(Screened {
+        accepted: (0..chunk.len() as u32).filter(kept).collect(),
+        keyed,
+    })
 }
 
 fn screen_key(table: &Table, chunk: &Chunk, refusals: &mut Vec<Refusal>) {

@@ -137,15 +137,20 @@ fn requests_are_split_by_bytes_and_a_row_too_large_alone_is_refused() {
     ];
     host.answers(upserted(2))
         .answers(upserted(1))
+        .answers(upserted(1))
         .answers(patched(1));
     let mut batch = changes(columns, 4);
     sink.write(&mut batch, Some("A"), "B").unwrap();
-    let ids: Vec<_> = host
-        .requests()
+    // The refused row hides an older document of its key, and carries nothing of its own.
+    let requests = host.requests();
+    let hidden = &requests[1].1["upsert_columns"];
+    assert_eq!(hidden["deleted"], json!([true]));
+    assert!(hidden.get("title").is_none(), "{hidden}");
+    let ids: Vec<_> = requests
         .iter()
         .filter_map(|(_, body)| body["upsert_columns"].get("id").cloned())
         .collect();
-    assert_eq!(ids, [json!([0, 1]), json!([3])]);
+    assert_eq!(ids, [json!([0, 1]), json!([2]), json!([3])]);
     assert_eq!(batch.rejected[0].0, 2);
     assert_eq!(batch.rejected[0].1, "row-too-large");
 }
@@ -229,10 +234,48 @@ fn the_servers_text_is_shown_but_not_all_of_a_long_one() {
         400,
         json!({"error": format!("dup {}", "x".repeat(10_000))}),
     ));
-    let error = sink.write(&mut changes(titles(1), 1), Some("A"), "B");
-    let text = error.unwrap_err().to_string();
-    assert!(text.starts_with("turbopuffer answered 400 for namespace `docs-g0`: dup xxx"));
+    let text = sink.checkpoint().unwrap_err().to_string();
+    assert!(text.starts_with("turbopuffer answered 400 for namespace `docs-control`: dup xxx"));
     assert!(text.len() < 500);
+}
+
+#[test]
+fn the_servers_text_about_rows_is_left_out_since_it_may_quote_them() {
+    for body in [
+        json!({"error": "invalid document: CANARY"}).to_string(),
+        "CANARY".into(),
+    ] {
+        let host = FakeHost::default();
+        let mut sink = opened(&host, json!({}), titled(), "A");
+        host.answers(raw(400, &body, &[]));
+        let error = sink.write(&mut changes(titles(1), 1), Some("A"), "B");
+        let text = error.unwrap_err().to_string();
+        assert!(text.starts_with("turbopuffer answered 400 for namespace `docs-g0`: "));
+        assert!(!text.contains("CANARY"), "{text}");
+    }
+}
+
+/// A view that says 'new' while readers see 'old' would be a lie.
+#[test]
+fn a_refused_change_hides_the_document_it_would_have_replaced() {
+    let host = FakeHost::default();
+    let mut sink = opened(&host, json!({"filterable": ["title"]}), titled(), "A");
+    let columns = vec![
+        full(Values::Uints(vec![7, 8])),
+        full(Values::texts(["x".repeat(5000), "fits".into()])),
+    ];
+    host.answers(upserted(1))
+        .answers(upserted(1))
+        .answers(patched(1));
+    let mut batch = changes(columns, 2);
+    sink.write(&mut batch, Some("A"), "B").unwrap();
+    assert_eq!(batch.rejected[0].0, 0);
+    let requests = host.requests();
+    let (written, hidden) = (&requests[0].1, &requests[1].1);
+    assert_eq!(written["upsert_columns"]["id"], json!([8]));
+    assert_eq!(hidden["upsert_columns"]["id"], json!([7]));
+    assert_eq!(hidden["upsert_columns"]["deleted"], json!([true]));
+    assert_eq!(hidden["upsert_condition"], written["upsert_condition"]);
 }
 
 #[test]
