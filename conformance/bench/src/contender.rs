@@ -98,7 +98,7 @@ impl Contender {
         command
             .args(&self.arguments)
             .arg(&config)
-            .env("API_KEY", "none")
+            .env("API_KEY", "bench-key")
             .env("RUST_LOG", "warn")
             .stdout(Stdio::null());
         if self.ends_by_itself {

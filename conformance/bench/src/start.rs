@@ -46,7 +46,7 @@ async fn first_fetch(binaries: &Path, component: &Path) -> anyhow::Result<f64> {
             .arg(component)
             .arg("--config")
             .arg(&config)
-            .env("API_KEY", "none")
+            .env("API_KEY", "bench-key")
             .env("RUST_LOG", "warn"),
     )?;
     loop {

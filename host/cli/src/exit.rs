@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use crate::telemetry::LogFormat;
+
 /// A failure that ends the program.
 #[derive(Debug)]
 pub struct Failure {
@@ -42,9 +44,12 @@ impl Failure {
         }
     }
 
-    /// Tells the user, and gives the exit code.
-    pub fn report(&self) -> ExitCode {
-        eprintln!("error[{}]: {}", self.code, self.message);
+    /// Tells the user, in a form that fits the log, and gives the exit code.
+    pub fn report(&self, format: LogFormat) -> ExitCode {
+        match format {
+            LogFormat::Text => eprintln!("error[{}]: {}", self.code, self.message),
+            LogFormat::Json => tracing::error!(code = %self.code, "{}", self.message),
+        }
         ExitCode::from(self.kind as u8)
     }
 }

@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::telemetry::LogFormat;
+
 /// Run sandboxed WebAssembly sinks on Materialize change streams.
 #[derive(Parser)]
 #[command(version, about, arg_required_else_help = true)]
@@ -35,6 +37,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let format = match &arguments.command {
+        Command::Run(run) => run.log_format,
+        Command::Inspect(_) | Command::ExampleConfig => LogFormat::Text,
+    };
     let result = match arguments.command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
@@ -45,6 +51,6 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(),
+        Err(error) => error.report(format),
     }
 }

@@ -229,14 +229,17 @@ async fn a_secret_reaches_the_server_and_a_guest_only_sees_its_name_when_it_come
         other => panic!("{other:?}"),
     }
     let (head, _) = received.await.expect("a request");
-    assert!(head.contains("authorization: Bearer canary"), "{head}");
+    assert!(
+        head.contains("authorization: Bearer canary-value"),
+        "{head}"
+    );
 }
 
 /// A client that may reach `url`, with the secret that the probe asks for.
 fn granted(url: &str) -> HttpClient {
     HttpClient::new(HttpOptions {
         policy: HttpPolicy::parse(&[url.to_owned()], &[]).expect("a policy"),
-        secrets: vec![Secret::new("probe".into(), "canary".into(), None).expect("a secret")],
+        secrets: vec![Secret::new("probe".into(), "canary-value".into(), None).expect("a secret")],
         ..HttpOptions::default()
     })
     .expect("a client")
@@ -384,7 +387,10 @@ async fn every_recorded_value_reaches_a_guest_exactly_in_both_forms_and_a_secret
         .expect("write");
 
     let (head, body) = received.await.expect("a request");
-    assert!(head.contains("authorization: Bearer canary"), "{head}");
+    assert!(
+        head.contains("authorization: Bearer canary-value"),
+        "{head}"
+    );
     let dump: Value = serde_json::from_slice(&body).expect("a dump");
     let mut expected = Vec::new();
     json::write_rows(&chunk, &view, 0, 0..chunk.rows(), &mut expected);

@@ -35,7 +35,7 @@ pub struct Arguments {
     progress: Style,
     /// How log lines look. RUST_LOG chooses what is logged.
     #[arg(long, value_enum, default_value_t)]
-    log_format: LogFormat,
+    pub log_format: LogFormat,
 }
 
 /// Runs until the stream ends, somebody stops it, or an error needs somebody.

@@ -37,7 +37,15 @@ pub enum PolicyError {
     /// Not an address range.
     #[error("grants.http_private: {0:?} is not an address range such as \"10.0.0.0/8\"")]
     Range(String),
+    /// A secret so short that it stands in answers by chance.
+    #[error(
+        "secrets.{0}: the value has fewer than {MIN_SECRET} bytes; it is masked wherever it comes back, and a short one would damage answers that hold it by chance"
+    )]
+    ShortSecret(String),
 }
+
+/// The shortest secret, in bytes.
+pub(crate) const MIN_SECRET: usize = 8;
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use url::Url;
 
-use super::policy::{Grants, PolicyError};
+use super::policy::{Grants, MIN_SECRET, PolicyError};
 
 const OPEN: &str = "{{secret:";
 const CLOSE: &str = "}}";
@@ -33,12 +33,15 @@ impl Secret {
     /// every place that the sink may reach.
     ///
     /// # Errors
-    /// [`PolicyError`] naming an entry of `hosts`.
+    /// [`PolicyError`] naming an entry of `hosts`, or a value that is too short to be masked.
     pub fn new(
         name: String,
         value: String,
         hosts: Option<Vec<String>>,
     ) -> Result<Self, PolicyError> {
+        if value.len() < MIN_SECRET {
+            return Err(PolicyError::ShortSecret(name));
+        }
         let field = format!("secrets.{name}.hosts");
         Ok(Self {
             grants: hosts.map(|h| Grants::parse(&field, &h)).transpose()?,
@@ -172,12 +175,17 @@ mod tests {
 
     #[test]
     fn a_secret_that_begins_another_or_is_a_word_of_a_placeholder_leaves_no_rest() {
-        let secret = |name: &str, value: &str| Secret::new(name.into(), value.into(), None);
+        // Shorter than `new` allows: masking must not depend on that.
+        let secret = |name: &str, value: &str| Secret {
+            name: name.into(),
+            value: value.into(),
+            grants: None,
+        };
         let secrets = Secrets(vec![
-            secret("short", "abc").unwrap(),
-            secret("long", "abcdef").unwrap(),
-            secret("word", "secret").unwrap(),
-            secret("empty", "").unwrap(),
+            secret("short", "abc"),
+            secret("long", "abcdef"),
+            secret("word", "secret"),
+            secret("empty", ""),
         ]);
         assert_eq!(
             secrets.mask("abcdef abc secret".into()),
@@ -199,6 +207,14 @@ mod tests {
             fill("{{secret:open", "https://x.example").unwrap(),
             "{{secret:open"
         );
+    }
+
+    #[test]
+    fn a_secret_that_answers_hold_by_chance_is_refused_without_showing_it() {
+        let refused = Secret::new("key".into(), "OK".into(), None).unwrap_err();
+        assert_eq!(refused, PolicyError::ShortSecret("key".into()));
+        assert!(!refused.to_string().contains("OK"));
+        assert!(Secret::new("key".into(), "8-bytes!".into(), None).is_ok());
     }
 
     #[test]
