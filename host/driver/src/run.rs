@@ -86,7 +86,16 @@ pub async fn run(source: impl Source, sink: impl Sink, mut options: Options) -> 
             session.spilled_bytes(),
         );
         let wake = session.poll_timeout().map(|at| start + at);
+        // In a fixed order, so that a run in paused time is the same each time. What came of a
+        // write goes before more rows: it makes room.
         tokio::select! {
+            biased;
+            () = asked(&mut options.shutdown) => session.handle(start.elapsed(), Event::Shutdown),
+            event = sink.events.recv() => match event {
+                Some(event) => session.handle(start.elapsed(), event),
+                None => return lost("sink"),
+            },
+            () = sleep_until(wake) => session.handle(start.elapsed(), Event::Timeout),
             report = source.reports.recv(), if session.wants_rows() => {
                 // A source task that is gone has panicked; the connection is as good as lost.
                 let Some(report) = report else { return lost("source") };
@@ -105,12 +114,6 @@ pub async fn run(source: impl Source, sink: impl Sink, mut options: Options) -> 
                     }
                 }
             }
-            event = sink.events.recv() => match event {
-                Some(event) => session.handle(start.elapsed(), event),
-                None => return lost("sink"),
-            },
-            () = sleep_until(wake) => session.handle(start.elapsed(), Event::Timeout),
-            () = asked(&mut options.shutdown) => session.handle(start.elapsed(), Event::Shutdown),
         }
     }
 }

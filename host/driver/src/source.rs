@@ -113,7 +113,7 @@ pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
                 Command::Fetch { sql, silence } => {
                     let fetching = fetch(&mut source, &sql, silence, connection, &outbox);
                     tokio::select! {
-                        result = fetching => What::Fetched(result),
+                        biased;
                         // Only a Disconnect comes during a FETCH.
                         command = inbox.recv() => {
                             interrupted = command;
@@ -122,6 +122,7 @@ pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
                             }
                             continue;
                         }
+                        result = fetching => What::Fetched(result),
                     }
                 }
                 _ => continue,
