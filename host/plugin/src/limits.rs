@@ -13,9 +13,11 @@ pub(crate) const REWINDS: u32 = 16;
 pub struct Limits {
     /// Memory of the guest in bytes: all its linear memories and tables together.
     pub memory: usize,
-    /// How long the guest may compute without getting rows or an answer over the network.
-    /// Rows read again count for the first 16 times that the guest goes back, per `write`; asking
-    /// at the end of the rows never does. Counted in ticks of [`crate::engine::TICK`] while the guest runs; waiting does not count.
+    /// How long the guest may run without progress, which is: rows pulled, a row refused that was
+    /// not before in this `write`, or an answer to an HTTP request, whatever its status. Rows read
+    /// again count for the first 16 times that the guest goes back, per `write`. Nothing else does:
+    /// not the end of the rows, requests without an answer, log lines, clocks or random bytes.
+    /// Counted in ticks of [`crate::engine::TICK`] while the guest runs; waiting does not count.
     pub idle_timeout: Duration,
     /// Lines per second that reach the log; the rest is counted and dropped.
     pub log_lines_per_second: u32,

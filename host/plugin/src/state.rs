@@ -20,7 +20,9 @@ use crate::json_size;
 use crate::limits::{Limits, REWINDS};
 use crate::log::GuestLog;
 use crate::text::clean;
+use refused::Refused;
 
+mod refused;
 #[cfg(test)]
 mod tests;
 
@@ -44,8 +46,8 @@ pub(crate) enum Stop {
     )]
     Memory { wanted: usize, limit: usize },
     #[error(
-        "the sink ran for {seconds} s without taking rows or getting an answer: \
-         `limits.idle_timeout` ends that"
+        "the sink ran for {seconds} s without new rows taken or refused, or an answer from the \
+         network: `limits.idle_timeout` ends that"
     )]
     NoProgress { seconds: u64 },
     #[error("the sink broke the contract: {0}")]
@@ -56,6 +58,7 @@ pub(crate) enum Stop {
 struct Open {
     rows: Box<dyn BatchRows>,
     handle: u32,
+    refused: Refused,
 }
 
 /// The host's side of one instance.
@@ -105,7 +108,11 @@ impl State {
     /// Starts a `write`: the handle goes to the guest.
     pub(crate) fn lend(&mut self, rows: Box<dyn BatchRows>) -> Resource<BatchHandle> {
         let handle = self.next_handle();
-        self.batch = Some(Open { rows, handle });
+        self.batch = Some(Open {
+            rows,
+            handle,
+            refused: Refused::default(),
+        });
         self.furthest = 0;
         self.rewinds = 0;
         Resource::new_own(handle)
@@ -140,12 +147,9 @@ impl State {
         self.last_handle
     }
 
-    fn rows(
-        &mut self,
-        handle: &Resource<BatchHandle>,
-    ) -> Result<&mut Box<dyn BatchRows>, PullError> {
+    fn open(&mut self, handle: &Resource<BatchHandle>) -> Result<&mut Open, PullError> {
         match &mut self.batch {
-            Some(open) if open.handle == handle.rep() => Ok(&mut open.rows),
+            Some(open) if open.handle == handle.rep() => Ok(open),
             _ => Err(PullError::SourceLost(
                 "the batch is over: `write` returned".to_owned(),
             )),
@@ -158,7 +162,7 @@ impl State {
         max_bytes: usize,
     ) -> Result<Option<(u64, Arc<Chunk>)>, PullError> {
         let max = max_bytes.clamp(1, self.limits.pull_bytes.max(1));
-        let pulled = self.rows(handle)?.next(max)?;
+        let pulled = self.open(handle)?.rows.next(max)?;
         // Asking again at the end gets the guest nowhere, nor does reading for ever again.
         if let Some((first_row, chunk)) = &pulled {
             let end = first_row + chunk.rows() as u64;
@@ -199,6 +203,25 @@ impl State {
         Ok(Some(text))
     }
 
+    fn refuse(
+        &mut self,
+        handle: &Resource<BatchHandle>,
+        row: u64,
+        category: &str,
+        message: &str,
+    ) -> Result<(), PullError> {
+        let open = self.open(handle)?;
+        // A guest may well meet a row again after a rewind. It is durable already.
+        if open.refused.contains(row) {
+            return Ok(());
+        }
+        let (category, message) = (clean(category, CATEGORY), clean(message, MESSAGE));
+        open.rows.reject(row, &category, &message)?;
+        open.refused.insert(row);
+        self.idle_ticks = 0;
+        Ok(())
+    }
+
     fn start_exchange(&mut self, request: http::Request) -> Result<u32, HttpError> {
         if self.exchanges.len() >= self.limits.resources {
             return Err(HttpError::Limit(format!(
@@ -225,7 +248,10 @@ impl State {
             ));
         };
         let result = exchange.wait().await;
-        self.idle_ticks = 0;
+        // A request without an answer could be made again for ever.
+        if result.is_ok() {
+            self.idle_ticks = 0;
+        }
         result.map(response).map_err(http_error)
     }
 }
@@ -234,8 +260,8 @@ impl changes::Host for State {}
 
 impl changes::HostBatch for State {
     fn info(&mut self, batch: Resource<BatchHandle>) -> wasmtime::Result<changes::Info> {
-        match self.rows(&batch) {
-            Ok(rows) => Ok(convert::info(rows.info())),
+        match self.open(&batch) {
+            Ok(open) => Ok(convert::info(open.rows.info())),
             Err(error) => Err(Stop::Contract(error.to_string()).into()),
         }
     }
@@ -266,8 +292,8 @@ impl changes::HostBatch for State {
 
     fn rewind(&mut self, batch: Resource<BatchHandle>) -> wasmtime::Result<()> {
         // After `write` there is nothing to go back to; the next pull says so.
-        if let Ok(rows) = self.rows(&batch) {
-            rows.rewind();
+        if let Ok(open) = self.open(&batch) {
+            open.rows.rewind();
             self.rewinds = self.rewinds.saturating_add(1);
         }
         Ok(())
@@ -280,18 +306,13 @@ impl changes::HostBatch for State {
         category: String,
         message: String,
     ) -> wasmtime::Result<Result<(), changes::PullError>> {
-        let (category, message) = (clean(&category, CATEGORY), clean(&message, MESSAGE));
-        let done = self
-            .rows(&batch)
-            .and_then(|rows| rows.reject(row, &category, &message));
-        if done.is_ok() {
-            self.idle_ticks = 0;
-        }
-        Ok(done.map_err(convert::pull_error))
+        Ok(self
+            .refuse(&batch, row, &category, &message)
+            .map_err(convert::pull_error))
     }
 
     fn drop(&mut self, batch: Resource<BatchHandle>) -> wasmtime::Result<()> {
-        if self.rows(&batch).is_ok() {
+        if self.open(&batch).is_ok() {
             self.batch = None;
         }
         Ok(())

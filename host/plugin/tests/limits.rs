@@ -10,10 +10,14 @@ use support::{Guest, Rows, view};
 
 /// What comes of a write with a short idle time; panics when the guest is not stopped.
 async fn write(body: &'static str) -> SinkError {
-    let guest = Guest {
+    stopped(Guest {
         write: body,
         ..Guest::default()
-    };
+    })
+    .await
+}
+
+async fn stopped(guest: Guest) -> SinkError {
     let mut sink = guest.sink(Limits {
         idle_timeout: Duration::from_millis(100),
         ..Limits::default()
@@ -57,6 +61,88 @@ async fn reading_the_same_rows_for_ever_is_no_progress() {
         )
         .await,
     );
+}
+
+#[tokio::test]
+async fn refusing_one_row_for_ever_is_no_progress() {
+    is_without_progress(
+        write(
+            "(loop $a
+               (call $reject (local.get $batch) (i64.const 0)
+                 (i32.const 96) (i32.const 4) (i32.const 32) (i32.const 5) (i32.const 768))
+               (br $a))
+             (unreachable)",
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn refusing_rows_that_are_not_there_is_no_progress() {
+    is_without_progress(
+        write(
+            "(local $row i64)
+             (loop $a
+               (local.set $row (i64.add (local.get $row) (i64.const 1)))
+               (call $reject (local.get $batch) (local.get $row)
+                 (i32.const 96) (i32.const 4) (i32.const 32) (i32.const 5) (i32.const 768))
+               (global.set $heap (i32.const 4096))
+               (br $a))
+             (unreachable)",
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn asking_what_the_batch_is_again_is_no_progress() {
+    is_without_progress(
+        write(
+            "(loop $a
+               (call $info (local.get $batch) (i32.const 768))
+               (global.set $heap (i32.const 4096))
+               (br $a))
+             (unreachable)",
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn log_lines_clocks_and_random_bytes_are_no_progress() {
+    for body in [
+        "(loop $a
+           (call $emit (i32.const 0) (i32.const 96) (i32.const 4) (i32.const 0) (i32.const 0))
+           (br $a))
+         (unreachable)",
+        "(loop $a (drop (call $now)) (drop (call $monotonic)) (br $a)) (unreachable)",
+        "(loop $a
+           (call $random (i32.const 65536) (i32.const 768))
+           (global.set $heap (i32.const 4096))
+           (br $a))
+         (unreachable)",
+    ] {
+        is_without_progress(write(body).await);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_not_granted_are_no_progress() {
+    let guest = Guest {
+        imports: r#"(import "materialize:sink/http@0.1.0" "send" (func $send
+          (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
+        (data (i32.const 128) "GET")
+        (data (i32.const 144) "http://localhost/")"#,
+        write: "(loop $a
+               (call $send (i32.const 128) (i32.const 3) (i32.const 144) (i32.const 17)
+                 (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+                 (i32.const 0) (i32.const 0) (i32.const 768))
+               (global.set $heap (i32.const 4096))
+               (br $a))
+             (unreachable)",
+        ..Guest::default()
+    };
+    is_without_progress(stopped(guest).await);
 }
 
 /// Leaves 640 as the address of `Ok(some(text))` with a text of 70,000 bytes.
