@@ -3,6 +3,16 @@
 //! This crate is the first thing a fresh checkout compiles, so its dependencies stay few: no
 //! async, no wasmtime, nothing of the product.
 
+/// For the whole crate in place of std's, which panics when the reader has gone, as `head` does.
+macro_rules! println {
+    ($($text:tt)*) => { $crate::print_line(std::io::stdout(), format_args!($($text)*)) };
+}
+
+/// As [`println!`], to standard error.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::print_line(std::io::stderr(), format_args!($($text)*)) };
+}
+
 mod checks;
 mod demo;
 mod guests;
@@ -11,6 +21,8 @@ mod setup;
 mod test;
 mod toolchain;
 
+use std::fmt::Arguments as Text;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -73,5 +85,15 @@ fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// How a shell reports a program that SIGPIPE has ended: this one stops in the same way.
+const READER_HAS_GONE: i32 = 128 + 13;
+
+/// Writes a line; ends the program, quietly, where it cannot be written.
+fn print_line(mut out: impl Write, line: Text) {
+    if writeln!(out, "{line}").is_err() {
+        std::process::exit(READER_HAS_GONE);
     }
 }
