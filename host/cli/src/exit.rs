@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use crate::output::{self, one_line};
 use crate::telemetry::LogFormat;
 
 /// A failure that ends the program.
@@ -47,8 +48,12 @@ impl Failure {
     /// Tells the user, in a form that fits the log, and gives the exit code.
     pub fn report(&self, format: LogFormat) -> ExitCode {
         match format {
-            LogFormat::Text => eprintln!("error[{}]: {}", self.code, self.message),
-            LogFormat::Json => tracing::error!(code = %self.code, "{}", self.message),
+            // Without a reader only the exit code is left.
+            LogFormat::Text => drop(output::tell(&format!(
+                "error[{}]: {}",
+                self.code, self.message
+            ))),
+            LogFormat::Json => tracing::error!(code = %self.code, "{}", one_line(&self.message)),
         }
         ExitCode::from(self.kind as u8)
     }

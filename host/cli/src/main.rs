@@ -3,10 +3,13 @@
 //! This crate only puts things together: arguments, configuration, telemetry, signals and exit
 //! codes. Whatever a test would want to call lives in the libraries.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 mod config;
 mod exit;
 mod materialize;
+mod output;
 mod progress;
 mod sandbox;
 mod telemetry;
@@ -44,10 +47,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
-        Command::ExampleConfig => {
-            print!("{}", config::EXAMPLE);
-            Ok(())
-        }
+        Command::ExampleConfig => output::print(config::EXAMPLE),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

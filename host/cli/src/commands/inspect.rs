@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::commands::load;
 use crate::config::Config;
 use crate::exit::Failure;
+use crate::output;
 
 /// Arguments of `inspect`.
 #[derive(Args)]
@@ -41,11 +42,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .block_on(component.inspect())
         .map_err(|e| Failure::usage("component", e))?;
     if arguments.json {
-        println!("{}", as_json(&inspection, config.as_ref()));
+        let json = as_json(&inspection, config.as_ref());
+        output::print(&output::json(&format!("{json}\n")))
     } else {
-        print!("{}", as_text(&inspection, config.as_ref()));
+        output::print(&as_text(&inspection, config.as_ref()))
     }
-    Ok(())
 }
 
 /// One import as a permission.
