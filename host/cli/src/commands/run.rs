@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use mz_sink_core::release::Start;
 use mz_sink_core::retry::RetryPolicy;
 use mz_sink_core::session::{Notice, Outcome, SessionConfig};
-use mz_sink_core::types::Envelope;
+use mz_sink_core::types::{CLOSED, Envelope, Frontier, Guarantee};
 use mz_sink_driver::{DeadLetters, FileDeadLetters, LogDeadLetters, Options, Progress};
 use mz_sink_plugin::{Inspection, PluginOptions, PluginSink};
 use mz_sink_source::ConnectOptions;
@@ -18,6 +19,7 @@ use crate::commands::load;
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::materialize::Materialize;
+use crate::output::one_line;
 use crate::progress::{self, Style};
 use crate::sandbox::Sandboxed;
 use crate::telemetry::{self, LogFormat};
@@ -86,7 +88,7 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         component = %inspection.name,
         version = %inspection.version,
         digest = %inspection.digest,
-        guarantee = ?inspection.guarantee,
+        guarantee = %guarantee(inspection.guarantee),
         "starting"
     );
     // Lines for people would break a log for collectors.
@@ -101,8 +103,13 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
     tracing::info!(
         rows = end.rows_committed,
         batches = end.batches,
-        frontier = end.committed,
-        "stopped"
+        frontier = open(end.committed),
+        "{}",
+        if end.committed == CLOSED {
+            "stopped: the stream is complete"
+        } else {
+            "stopped"
+        }
     );
     match outcome {
         Outcome::Finished | Outcome::ShutDown => Ok(()),
@@ -162,6 +169,20 @@ fn dead_letters(config: &Config) -> Result<Arc<dyn DeadLetters>, Failure> {
     })
 }
 
+/// A frontier that is a time.
+fn open(frontier: Frontier) -> Option<Frontier> {
+    (frontier != 0 && frontier != CLOSED).then_some(frontier)
+}
+
+/// The contract's own word.
+fn guarantee(guarantee: Guarantee) -> &'static str {
+    match guarantee {
+        Guarantee::Transactional => "transactional",
+        Guarantee::Convergent => "convergent",
+        Guarantee::AtLeastOnce => "at-least-once",
+    }
+}
+
 /// From the process's own hash seeds, which the operating system gives.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
@@ -194,9 +215,14 @@ fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
     move |notice| match notice {
         Notice::Resolved { object, id } => tracing::info!(%sink_id, %object, %id, "found"),
         Notice::Claimed { epoch, frontier } => {
-            tracing::info!(%sink_id, epoch, ?frontier, "this worker has the epoch");
+            tracing::info!(%sink_id, epoch, frontier, "this worker has the epoch");
         }
-        Notice::Subscribing { start } => tracing::info!(%sink_id, ?start, "subscribing"),
+        Notice::Subscribing {
+            start: Start::Snapshot,
+        } => tracing::info!(%sink_id, "subscribing, with a snapshot"),
+        Notice::Subscribing {
+            start: Start::Resume(frontier),
+        } => tracing::info!(%sink_id, frontier, "subscribing, after what is committed"),
         Notice::Committed { rows, frontier, .. } => {
             tracing::debug!(%sink_id, rows, frontier, "committed");
         }
@@ -204,7 +230,17 @@ fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
             error,
             wait,
             failures,
-        } => tracing::warn!(%sink_id, code = error.code(), ?wait, failures, "{error}"),
+        } => {
+            let wait = humantime::format_duration(Duration::from_millis(wait.as_millis() as u64));
+            tracing::warn!(
+                %sink_id,
+                code = %error.code(),
+                %wait,
+                failures,
+                "trying again: {}",
+                one_line(&error.to_string())
+            );
+        }
         Notice::KeyViolation { time } => tracing::warn!(
             %sink_id,
             mz_timestamp = time,
@@ -220,6 +256,7 @@ fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
         Notice::ClaimLost { epoch } => {
             tracing::warn!(%sink_id, epoch, "another worker took this epoch; looking again");
         }
-        other => tracing::info!(%sink_id, ?other, "notice"),
+        // Of a later core: nothing that an operator waits for.
+        other => tracing::debug!(%sink_id, notice = ?other, "something without words"),
     }
 }
