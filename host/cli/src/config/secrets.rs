@@ -1,6 +1,7 @@
 //! Where secrets come from. Their values are read when they are needed and shown nowhere.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +10,9 @@ use serde::Deserialize;
 
 /// A command must have written its secret after this.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+/// No secret is longer, in bytes: what is would fill the memory, or is another file.
+const LONGEST: u64 = 64 << 10;
 
 /// How often a command is looked at that has closed its output.
 const POLL: Duration = Duration::from_millis(5);
@@ -57,15 +61,27 @@ pub(super) fn from_env(name: &str, value: Option<&String>) -> Result<String, Str
     }
 }
 
+/// All that there is to read; `None` if it is too long for a secret.
+fn read(from: impl Read) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    let length = from.take(LONGEST + 1).read_to_string(&mut text)?;
+    Ok((length as u64 <= LONGEST).then_some(text))
+}
+
 /// The content of a file, without a newline at its end.
 pub(super) fn from_file(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {shown}: {error}; check the path and its mode"))?;
+    let text = File::open(path)
+        .and_then(read)
+        .map_err(|error| format!("cannot read {shown}: {error}; check the path and its mode"))?
+        .ok_or_else(|| {
+            format!("{shown} has more than {LONGEST} bytes; name a file with the secret alone")
+        })?;
     trimmed(text).ok_or_else(|| format!("{shown} is empty; write the secret into it"))
 }
 
-/// What a command writes, without a newline at its end.
+/// What a command writes, without a newline at its end. What it writes to standard error, which
+/// may hold secrets too, is not kept.
 pub(super) fn from_command(command: &[String], limit: Duration) -> Result<String, String> {
     let (program, arguments) = command
         .split_first()
@@ -74,36 +90,48 @@ pub(super) fn from_command(command: &[String], limit: Duration) -> Result<String
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("cannot run {program}: {error}; check the path"))?;
     let output = child.stdout.take();
     let (sender, written) = std::sync::mpsc::channel();
     // Reading must not be waited for: a grandchild may hold the pipe open for ever.
     std::thread::spawn(move || {
-        let mut text = String::new();
-        let result = output.map(|mut output| output.read_to_string(&mut text));
         // Nobody listens once the limit is over.
-        let _ = sender.send((result, text));
+        let _ = sender.send(output.map(read).transpose());
     });
     let started = Instant::now();
     let written = written.recv_timeout(limit).ok();
+    if let Some(Ok(Some(None))) = written {
+        stop(&mut child);
+        return Err(format!(
+            "{program} wrote more than {LONGEST} bytes; it must write the secret alone"
+        ));
+    }
     let ended = written.and_then(|written| Some((written, end(&mut child, started, limit)?)));
     let Some((written, status)) = ended else {
-        // It may have ended by itself just now; otherwise it is reaped here.
-        let _ = child.kill();
-        let _ = child.wait();
+        stop(&mut child);
         return Err(format!(
             "{program} did not end within {limit:?}; it must write the secret and end"
         ));
     };
     match written {
         _ if !status.success() => Err(format!(
-            "{program} failed ({status}); run it by hand to see why"
+            "{program} failed ({status}); what it wrote to standard error is hidden, since it \
+             may hold secrets: run the command by hand, as the same user, to see why"
         )),
-        (Some(Ok(_)), text) => trimmed(text)
+        Ok(text) => trimmed(text.flatten().unwrap_or_default())
             .ok_or_else(|| format!("{program} wrote nothing; it must write the secret")),
-        _ => Err(format!("{program} wrote something that is not UTF-8 text")),
+        Err(_) => Err(format!(
+            "{program} wrote something that is not UTF-8 text; it must write the secret"
+        )),
     }
+}
+
+/// It may have ended by itself just now; otherwise it is reaped here.
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Waits until a process ends that has closed its output, until `limit` after `started`.
@@ -166,8 +194,18 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_does_not_give_what_it_wrote() {
-        let error = run("echo s3cret; exit 3", COMMAND_LIMIT).unwrap_err();
-        assert!(error.contains("exit status: 3") && !error.contains("s3cret"));
+        let script = "echo s3cret; echo s3cret >&2; exit 3";
+        let error = run(script, COMMAND_LIMIT).unwrap_err();
+        assert!(error.starts_with("sh failed (exit status: 3); "), "{error}");
+        assert!(error.contains("by hand") && !error.contains("s3cret"));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_secret_is_not_read_to_its_end() {
+        let error = run("while :; do echo s3cret; done", COMMAND_LIMIT).unwrap_err();
+        assert!(error.contains("wrote more than 65536 bytes"), "{error}");
+        let error = from_file(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.contains("more than 65536 bytes"), "{error}");
     }
 
     #[test]
