@@ -33,10 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(path) => Some(load::config(&arguments.component, Some(path))?),
         None => None,
     };
-    let component = load::component_only(
-        &arguments.component,
-        config.as_ref().and_then(|c| c.component.cache_dir.clone()),
-    )?;
+    let component = load::component_only(&arguments.component, config.as_ref())?;
     let runtime = tokio::runtime::Runtime::new().map_err(|e| Failure::failed("runtime", e))?;
     let inspection = runtime
         .block_on(component.inspect())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mz_sink_plugin::http::{HttpClient, HttpOptions, HttpPolicy, Secret};
-use mz_sink_plugin::{Engine, EngineOptions, Limits, SinkComponent};
+use mz_sink_plugin::{Engine, EngineOptions, Limits, LoadError, SinkComponent};
 
 use crate::config::Config;
 use crate::exit::Failure;
@@ -19,26 +19,38 @@ pub fn config(component: &Path, given: Option<&Path>) -> Result<Config, Failure>
 
 /// Loads the component, from the cache of compiled ones where possible.
 pub fn component(path: &Path, config: &Config) -> Result<SinkComponent, Failure> {
-    let component = component_only(path, config.component.cache_dir.clone())?;
+    let component = component_only(path, Some(config))?;
     match &config.component.digest {
-        Some(pinned) if pinned != component.digest() => Err(Failure::usage(
-            "component",
-            format!(
-                "component.digest pins {pinned}, but {} is {}; change the pin if you trust it",
+        Some(pinned) if pinned != component.digest() => {
+            let message = format!(
+                "pins {pinned}, but {} is {}; change the pin if you trust it",
                 path.display(),
                 component.digest()
-            ),
-        )),
+            );
+            Err(Failure::usage(
+                "component",
+                config.wrong("component.digest", message),
+            ))
+        }
         _ => Ok(component),
     }
 }
 
-/// Loads a component without a configuration.
-pub fn component_only(path: &Path, cache_dir: Option<PathBuf>) -> Result<SinkComponent, Failure> {
+/// Loads a component, whichever it is; the configuration, if there is one, says where compiled
+/// ones are kept.
+pub fn component_only(path: &Path, config: Option<&Config>) -> Result<SinkComponent, Failure> {
+    let given = config.and_then(|config| Some((config, config.component.cache_dir.clone()?)));
     let engine = Engine::new(EngineOptions {
-        cache_dir: cache_dir.or_else(default_cache_dir),
-    })
-    .map_err(|e| Failure::usage("component", e))?;
+        cache_dir: given
+            .as_ref()
+            .map_or_else(default_cache_dir, |(_, folder)| Some(folder.clone())),
+    });
+    let engine = engine.map_err(|error| match (&error, given) {
+        (LoadError::CacheDirectory { .. }, Some((config, _))) => {
+            Failure::usage("component", config.wrong("component.cache_dir", error))
+        }
+        _ => Failure::usage("component", error),
+    })?;
     SinkComponent::load(&engine, path).map_err(|e| Failure::usage("component", e))
 }
 
@@ -63,14 +75,14 @@ pub fn limits(config: &Config) -> Limits {
 pub fn http(config: &Config) -> Result<HttpClient, Failure> {
     let grants = &config.grants;
     let policy = HttpPolicy::parse(&grants.http, &grants.http_private)
-        .map_err(|e| Failure::usage("config", e))?;
+        .map_err(|e| Failure::usage("config", config.refused(e)))?;
     let secrets = config
         .secrets()
         .map_err(|e| Failure::usage("config", e))?
         .into_iter()
         .map(|secret| Secret::new(secret.name, secret.value, secret.hosts))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| Failure::usage("config", e))?;
+        .map_err(|e| Failure::usage("config", config.refused(e)))?;
     HttpClient::new(HttpOptions {
         policy,
         secrets,

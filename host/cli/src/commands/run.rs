@@ -61,7 +61,8 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         .inspect()
         .await
         .map_err(|e| Failure::usage("component", e))?;
-    crate::config::validate_sink_config(&inspection.config_schema, &config.sink)
+    config
+        .check_sink(&inspection.config_schema)
         .map_err(|e| Failure::usage("config", e))?;
     let connect = connect_options(&config)?;
     let progress = Arc::new(Progress::default());
@@ -125,7 +126,7 @@ fn connect_options(config: &Config) -> Result<ConnectOptions, Failure> {
         .materialize_password()
         .map_err(|e| Failure::usage("config", e))?;
     ConnectOptions::parse(&config.materialize.url, password)
-        .map_err(|e| Failure::usage("config", e))
+        .map_err(|e| Failure::usage("config", config.refused_url(e)))
 }
 
 fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
@@ -155,13 +156,11 @@ fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
 fn dead_letters(config: &Config) -> Result<Arc<dyn DeadLetters>, Failure> {
     Ok(match &config.dead_letter.path {
         Some(path) => Arc::new(FileDeadLetters::open(path, &config.sink_id).map_err(|e| {
-            Failure::usage(
-                "config",
-                format!(
-                    "dead_letter.path: {} cannot be written: {e}",
-                    path.display()
-                ),
-            )
+            let message = format!(
+                "{} cannot be written: {e}; check the folder and who may write to it",
+                path.display()
+            );
+            Failure::usage("config", config.wrong("dead_letter.path", message))
         })?),
         None => Arc::new(LogDeadLetters {
             sink_id: config.sink_id.clone(),

@@ -42,12 +42,26 @@ pub enum ConfigError {
         /// What is wrong and what to do.
         message: String,
     },
+    /// A library has refused a setting, with a text that names the field.
+    #[error("{}: {message}", file.display())]
+    Refused {
+        /// The configuration.
+        file: PathBuf,
+        /// The field, what is wrong and what to do.
+        message: String,
+    },
     /// The sink's own settings are not what it wants.
-    #[error("{}", .0.join("; "))]
-    Sink(
+    #[error(
+        "{}: {} (`mz-wasm-sink inspect` shows the settings of a sink)",
+        file.display(),
+        wrong.join("; ")
+    )]
+    Sink {
+        /// The configuration.
+        file: PathBuf,
         /// One text for each setting.
-        Vec<String>,
-    ),
+        wrong: Vec<String>,
+    },
     /// The schema that the sink came with cannot be used.
     #[error(
         "the sink's configuration schema is not usable: {0}; the component is broken, ask its author"

@@ -21,7 +21,6 @@ use serde_json::Value;
 
 pub use error::ConfigError;
 pub use file::{Buffer, Commit, Component, DeadLetter, Grants, Limits, Materialize, Retry, Source};
-pub use schema::validate_sink_config;
 pub use secrets::{SecretSource, SecretValue};
 
 /// A configuration with every setting, its default and its meaning.
@@ -58,6 +57,8 @@ pub struct Config {
     /// The sink's own settings, a JSON object.
     pub sink: Value,
     file: PathBuf,
+    /// Whether the URL of Materialize is not from the file.
+    url_from_environment: bool,
     variables: Variables,
 }
 
@@ -115,6 +116,7 @@ impl Config {
                 let (field, message) = explain(&error);
                 wrong(line(text, error.inner().span()), &field, message)
             })?;
+        let url_from_environment = file.materialize.url.is_empty();
         complete(&mut file, path, &env);
         check::check(&file).map_err(|(field, message)| wrong(None, &field, message))?;
         let sink = values::object("sink", &file.sink).map_err(|field| {
@@ -143,6 +145,7 @@ impl Config {
             component: file.component,
             sink: Value::Object(sink),
             file: path.to_owned(),
+            url_from_environment,
             variables: Variables(variables),
         })
     }
@@ -159,9 +162,9 @@ impl Config {
         } = &self.materialize;
         let password = match (password_env, password_file) {
             (Some(name), _) => secrets::from_env(name, self.variables.0.get(name))
-                .map_err(|message| self.unreadable("materialize.password_env".into(), message))?,
+                .map_err(|message| self.wrong("materialize.password_env", message))?,
             (_, Some(path)) => secrets::from_file(path)
-                .map_err(|message| self.unreadable("materialize.password_file".into(), message))?,
+                .map_err(|message| self.wrong("materialize.password_file", message))?,
             (None, None) => return Ok(None),
         };
         Ok(Some(password))
@@ -180,7 +183,7 @@ impl Config {
                     .as_ref()
                     .and_then(|env| self.variables.0.get(env));
                 let value = source.read(variable).map_err(|(field, message)| {
-                    self.unreadable(format!("secrets.{name}.{field}"), message)
+                    self.wrong(&format!("secrets.{name}.{field}"), message)
                 })?;
                 Ok(SecretValue {
                     name: name.clone(),
@@ -191,13 +194,42 @@ impl Config {
             .collect()
     }
 
-    fn unreadable(&self, field: String, message: String) -> ConfigError {
+    /// Checks the sink's own settings against the schema that it came with.
+    ///
+    /// # Errors
+    /// For settings that are not what the sink wants, and a schema that is not usable.
+    pub fn check_sink(&self, schema_json: &str) -> Result<(), ConfigError> {
+        schema::validate(schema_json, &self.sink, &self.file)
+    }
+
+    /// An error about one field of this file.
+    pub fn wrong(&self, field: &str, message: impl ToString) -> ConfigError {
         ConfigError::Field {
             file: self.file.clone(),
             line: None,
-            field,
-            message,
+            field: field.to_owned(),
+            message: message.to_string(),
         }
+    }
+
+    /// An error about this file whose text names the field.
+    pub fn refused(&self, message: impl ToString) -> ConfigError {
+        ConfigError::Refused {
+            file: self.file.clone(),
+            message: message.to_string(),
+        }
+    }
+
+    /// An error about the URL of Materialize, which may come from elsewhere.
+    pub fn refused_url(&self, message: impl ToString) -> ConfigError {
+        let message = message.to_string();
+        self.refused(if self.url_from_environment {
+            format!(
+                "materialize.url is taken from MATERIALIZE_URL, which cannot be used: {message}"
+            )
+        } else {
+            message
+        })
     }
 }
 

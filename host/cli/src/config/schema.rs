@@ -1,5 +1,7 @@
 //! Whether the sink's own settings are what its schema asks for.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::error::ConfigError;
@@ -7,13 +9,13 @@ use super::error::ConfigError;
 /// Settings that one error names at most.
 const SHOWN: usize = 5;
 
-/// Checks the `[sink]` table against the JSON schema that the sink came with. Nothing is looked
-/// up: a schema that refers to another document is refused.
+/// Checks the `[sink]` table of `file` against the JSON schema that the sink came with. Nothing is
+/// looked up: a schema that refers to another document is refused.
 ///
 /// # Errors
 /// [`ConfigError::Sink`] names the settings, never a value. [`ConfigError::Schema`] if the schema
 /// is at fault.
-pub fn validate_sink_config(schema_json: &str, config: &Value) -> Result<(), ConfigError> {
+pub(super) fn validate(schema_json: &str, config: &Value, file: &Path) -> Result<(), ConfigError> {
     let schema: Value = serde_json::from_str(schema_json)
         .map_err(|error| ConfigError::Schema(format!("not JSON: {error}")))?;
     let validator = jsonschema::validator_for(&schema)
@@ -29,7 +31,10 @@ pub fn validate_sink_config(schema_json: &str, config: &Value) -> Result<(), Con
     if wrong.is_empty() {
         Ok(())
     } else {
-        Err(ConfigError::Sink(wrong))
+        Err(ConfigError::Sink {
+            file: file.to_owned(),
+            wrong,
+        })
     }
 }
 
@@ -55,6 +60,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn validate_here(schema: &str, config: &Value) -> Result<(), ConfigError> {
+        validate(schema, config, Path::new("dir/my.toml"))
+    }
+
     fn schema() -> String {
         json!({
             "type": "object",
@@ -73,7 +82,7 @@ mod tests {
     #[test]
     fn settings_that_the_schema_allows_are_fine() {
         let config = json!({ "namespace": "abc", "mode": "fast", "list": [3] });
-        validate_sink_config(&schema(), &config).unwrap();
+        validate_here(&schema(), &config).unwrap();
     }
 
     #[test]
@@ -102,9 +111,10 @@ mod tests {
                 "nonsense",
             ),
         ] {
-            let error = validate_sink_config(&schema(), &config).unwrap_err();
+            let error = validate_here(&schema(), &config).unwrap_err();
             let text = format!("{error}");
             assert!(text.contains(says), "{text}");
+            assert!(text.starts_with("dir/my.toml: sink"), "{text}");
             assert!(!format!("{error:?}{text}").contains("HUNTER2"), "{text}");
         }
     }
@@ -117,7 +127,7 @@ mod tests {
             r#"{"$ref": "http://127.0.0.1:1/schema.json"}"#,
             r#"{"$ref": "file:///etc/hostname"}"#,
         ] {
-            let error = validate_sink_config(schema, &json!({})).unwrap_err();
+            let error = validate_here(schema, &json!({})).unwrap_err();
             assert!(matches!(error, ConfigError::Schema(_)), "{schema}: {error}");
         }
     }

@@ -222,6 +222,17 @@ fn the_url_may_come_from_the_environment() {
 }
 
 #[test]
+fn a_url_of_the_environment_is_told_from_one_of_the_file() {
+    let text = "sink_id = 's'\nsource.object = 't'";
+    let env = |_: &str| Some("postgres://e".to_owned());
+    let config = Config::parse(text, Path::new("my.toml"), env).unwrap();
+    let error = config.refused_url("why").to_string();
+    assert!(error.contains("my.toml: ") && error.contains("MATERIALIZE_URL"));
+    let config = Config::parse(LEAST, Path::new("my.toml"), env).unwrap();
+    assert_eq!(config.refused_url("why").to_string(), "my.toml: why");
+}
+
+#[test]
 fn the_sinks_settings_become_json() {
     let config = parse(&format!(
         "{LEAST}sink = {{ a = 1, b = [2.5, true], c = 2026-01-02 }}"
