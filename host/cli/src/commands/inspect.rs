@@ -6,10 +6,10 @@ use clap::Args;
 use mz_sink_plugin::Inspection;
 use serde_json::json;
 
-use crate::commands::load;
+use crate::commands::{load, settings};
 use crate::config::Config;
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, one_line};
 
 /// Arguments of `inspect`.
 #[derive(Args)]
@@ -86,8 +86,8 @@ fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
     let mut text = format!(
         "{} {}\n  digest     {}\n  size       {} bytes\n  contract   materialize:sink@{}\n  \
          guarantee  {}\n  envelope   {}{}\n\npermissions\n",
-        inspection.name,
-        inspection.version,
+        one_line(&inspection.name),
+        one_line(&inspection.version),
         inspection.digest,
         inspection.size,
         inspection.wit_version,
@@ -112,22 +112,7 @@ fn as_text(inspection: &Inspection, config: Option<&Config>) -> String {
     let schema: serde_json::Value =
         serde_json::from_str(&inspection.config_schema).unwrap_or_default();
     text += "\nsettings in [sink]\n";
-    let required: Vec<_> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|name| name.as_str())
-        .collect();
-    for (name, setting) in schema["properties"].as_object().into_iter().flatten() {
-        let need = if required.contains(&name.as_str()) {
-            "required"
-        } else {
-            ""
-        };
-        let about = setting["description"].as_str().unwrap_or_default();
-        text += &format!("  {name:<20} {need:<9} {}\n", about.replace('\n', " "));
-    }
-    text
+    text + &settings::list(&schema)
 }
 
 /// The contract's own word for a case of an enum.

@@ -3,3 +3,4 @@
 pub mod inspect;
 mod load;
 pub mod run;
+mod settings;
