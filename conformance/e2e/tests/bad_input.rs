@@ -52,7 +52,8 @@ async fn a_file_that_is_no_sink_is_told_from_one() {
 #[tokio::test]
 async fn a_configuration_that_cannot_be_used_names_the_field() {
     let (world, _, config) = small_world().await.unwrap();
-    let cases: [(&str, &str, &[&str]); 9] = [
+    let command = format!("command = [\"sh\", \"-c\", \"echo {CANARY} >&2; exit 3\"]");
+    let cases: [(&str, &str, &[&str]); 13] = [
         ("sink_id = \"e2e\"\n", "", &["sink_id", "example-config"]),
         ("sink_id", "sink_idd", &["sink_idd"]),
         (
@@ -82,13 +83,37 @@ async fn a_configuration_that_cannot_be_used_names_the_field() {
             &["E2E_NOT_SET is not set"],
         ),
         (
+            "env = \"TURBOPUFFER_API_KEY\"",
+            &command,
+            &[
+                "secrets.turbopuffer_api_key.command: sh failed (exit status: 3)",
+                "by hand",
+            ],
+        ),
+        (
+            "\"dead-letters.jsonl\"",
+            "\"no/such/folder\"",
+            &["dead_letter.path: "],
+        ),
+        (
+            "url = \"postgres://",
+            "url = \"http://",
+            &["materialize.url"],
+        ),
+        (
+            "[limits]",
+            "hosts = [\"*\"]\n[limits]",
+            &["secrets.turbopuffer_api_key.hosts"],
+        ),
+        (
             "[component]",
             "[component",
             &["mz-wasm-sink.toml:", "not valid TOML"],
         ),
     ];
     for (from, to, says) in cases {
-        let says: Vec<_> = ["error[config]"].iter().chain(says).copied().collect();
+        let named = ["error[config]", "/mz-wasm-sink.toml:"];
+        let says: Vec<_> = named.iter().chain(says).copied().collect();
         refused(&world, &edited(&config, from, to), 2, &says).await;
     }
 }
@@ -102,7 +127,7 @@ async fn a_component_that_is_not_the_pinned_one_does_not_run() {
         &world,
         &config,
         2,
-        &["error[component]", "component.digest"],
+        &["error[component]", "mz-wasm-sink.toml: component.digest"],
     )
     .await;
 }
@@ -207,6 +232,14 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
         &["error[", "password", "materialize.url and its password"],
     )
     .await;
+
+    let missing = with(&format!("postgres://materialize@{server}/materialize"));
+    let says = [
+        "error[server-error]",
+        "asks for a password and there is none",
+        "materialize.password_env",
+    ];
+    refused(&world, &missing, 1, &says).await;
 
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap().to_string();

@@ -409,6 +409,8 @@ async fn each_sslmode_checks_what_it_says() {
     ] {
         let error = refused(&options(&url)).await;
         assert_eq!(error.kind, ErrorKind::Connection);
+        // With a code: without one it would be tried again.
+        assert_eq!(error.code.as_deref(), Some("08P01"), "{url}: {error}");
         assert!(error.message.starts_with("cannot trust"), "{url}: {error}");
         assert!(error.message.contains(remedy), "{url}: {error}");
     }
