@@ -12,8 +12,11 @@ use crate::config::{Config, IdType, invalid};
 /// Attributes that every document has beside the view's columns.
 const RESERVED: [&str; 5] = ["id", "mz_timestamp", "generation", "deleted", "written_at"];
 
-/// Where the full key is kept when the key column is called `id` and the id may be a hash of it.
-const KEY_ATTRIBUTE: &str = "source_id";
+/// turbopuffer takes an attribute with this name for a vector; no column becomes one.
+const VECTOR: &str = "vector";
+
+/// Where a column called `id` goes, since the document's `id` is made from the key.
+const ID_COLUMN_ATTRIBUTE: &str = "source_id";
 
 /// turbopuffer's limits in bytes: attribute name, filterable value, any value.
 const MAX_NAME_LEN: usize = 128;
@@ -163,21 +166,26 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
     schema.insert("deleted".into(), json!("bool"));
     schema.insert("written_at".into(), json!("uint"));
 
-    let mut attributes = Vec::with_capacity(view.columns.len());
+    let mut attributes: Vec<Attribute> = Vec::with_capacity(view.columns.len());
     for (index, column) in view.columns.iter().enumerate() {
         let setting = Setting { view, column };
         let name = match setting.of(|name| config.rename.get(name)) {
             Some(name) => name.clone(),
-            // The id says it all, or a second attribute does.
-            None if column.name == "id" && view.key == [index] => match id_type {
-                "string" => KEY_ATTRIBUTE.to_owned(),
-                _ => continue,
-            },
-            None => column.name.clone(),
+            // A number or a uuid is its own id; a text may be hashed.
+            None if column.name == "id" && view.key == [index] && id_type != "string" => continue,
+            None => usual_name(column).to_owned(),
         };
-        check_name(&name, &setting)?;
-        if schema.contains_key(&name) {
-            return Err(setting.rename(format!("a second attribute called `{name}`")));
+        check_name(&name).map_err(|why| setting.rename(config, &why))?;
+        if let Some(other) = attributes.iter().find(|other| other.name == name) {
+            let other = &view.columns[other.column];
+            // The one to rename is the one that does not go by its own name.
+            let (column, other) = if name == column.name {
+                (other, column)
+            } else {
+                (column, other)
+            };
+            let why = format!("the attribute `{name}`, as does column `{}`", other.name);
+            return Err(Setting { view, column }.rename(config, &why));
         }
         let (usual, long) = usual(&column.ty);
         let ty = setting
@@ -350,10 +358,20 @@ impl Setting<'_> {
         find(&qualified).or_else(|| find(&self.column.name))
     }
 
-    fn rename(&self, why: String) -> Error {
+    /// The error for a column that cannot have the name it would get.
+    fn rename(&self, config: &Config, why: &str) -> Error {
+        let qualified = format!("{}.{}", self.view.name, self.column.name);
+        let (verb, key) = if config.rename.contains_key(&qualified) {
+            ("change", &qualified)
+        } else if config.rename.contains_key(&self.column.name) {
+            ("change", &self.column.name)
+        } else {
+            ("add", &self.column.name)
+        };
+        // A JSON string is a TOML one as well.
+        let key = json!(key);
         invalid(format!(
-            "{self} would become {why}: add `rename = {{ {:?} = \"another_name\" }}`",
-            self.column.name
+            "{self} would become {why}: {verb} `rename = {{ {key} = \"another_name\" }}`"
         ))
     }
 }
@@ -364,16 +382,30 @@ impl std::fmt::Display for Setting<'_> {
     }
 }
 
-fn check_name(name: &str, setting: &Setting<'_>) -> Result<(), Error> {
-    let why = if RESERVED.contains(&name) {
-        format!("the attribute `{name}`, which the sink itself writes")
+/// The attribute that a column becomes unless it is renamed.
+fn usual_name(column: &Column) -> &str {
+    match column.name.as_str() {
+        "id" => ID_COLUMN_ATTRIBUTE,
+        name => name,
+    }
+}
+
+/// Why no column can become this attribute.
+fn check_name(name: &str) -> Result<(), String> {
+    if RESERVED.contains(&name) {
+        Err(format!(
+            "the attribute `{name}`, which the sink itself writes"
+        ))
+    } else if name == VECTOR {
+        Err(format!(
+            "the attribute `{name}`, which turbopuffer keeps for vectors"
+        ))
     } else if name.is_empty() || name.len() > MAX_NAME_LEN || name.starts_with('$') {
-        format!(
+        Err(format!(
             "the attribute `{name}`, and names have 1 to {MAX_NAME_LEN} bytes and do not start \
              with `$`"
-        )
+        ))
     } else {
-        return Ok(());
-    };
-    Err(setting.rename(why))
+        Ok(())
+    }
 }
