@@ -28,6 +28,11 @@ impl Ended {
         assert!(!output.contains("panicked"), "{output}");
         let errors = output.lines().filter(|line| line.starts_with("error"));
         assert_eq!(errors.count(), 1, "{output}");
+        // Whatever a server or a component says, the error is one line, and the last one.
+        let last = output.lines().last().unwrap_or_default();
+        assert!(last.starts_with("error"), "{output}");
+        let controls = |c: char| c.is_control() && c != '\n';
+        assert!(!output.contains(controls), "{output:?}");
     }
 }
 

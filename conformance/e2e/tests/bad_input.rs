@@ -1,9 +1,12 @@
 //! What cannot work ends soon, says what to do next, shows no secret, and commits nothing.
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use e2e::{CANARY, Host, SOON, Table, World, component, edited, folder, refused, small_world};
+use e2e::{
+    CANARY, Host, SOON, Table, World, component, edited, folder, program, refused, small_world,
+};
 
 #[tokio::test]
 async fn a_file_that_is_no_sink_is_told_from_one() {
@@ -319,8 +322,8 @@ async fn inspect_shows_what_a_sink_is_and_what_it_may_do() {
         "materialize:sink@0.1",
         "/http@",
         &granted,
-        "namespace ",
-        "required",
+        "  namespace           text; required\n",
+        "  requests_in_flight  integer from 1 to 64; default 4\n",
     ] {
         assert!(
             text.output.contains(part),
@@ -343,4 +346,40 @@ async fn inspect_shows_what_a_sink_is_and_what_it_may_do() {
         .iter()
         .find(|p| p["import"].as_str().unwrap().contains("/http@"));
     assert_eq!(http.unwrap()["granted"][0], world.turbopuffer.url());
+}
+
+#[tokio::test]
+async fn inspect_ends_quietly_when_its_reader_has_seen_enough() {
+    let (world, _, config) = small_world().await.unwrap();
+    let config = world.config_file(&config).unwrap();
+    for form in [None, Some("--json")] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = std::process::Command::new(program().unwrap());
+        command.arg("inspect").arg(component().unwrap());
+        command.arg("--config").arg(&config).args(form);
+        let output = command.stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_one_line_and_controls_no_terminal() {
+    let (world, _, config) = small_world().await.unwrap();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut socket, _) = server.accept().unwrap();
+        let fields = b"SFATAL\0CXX000\0Mfirst\n  second\x1b[2J\0Dthird\r\nerror[fake]: x\0\0";
+        let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+        let said = [b"E".as_slice(), &length, fields].concat();
+        assert!(socket.read(&mut [0; 1024]).unwrap() > 0);
+        socket.write_all(&said).unwrap();
+    });
+    let url = config.lines().find(|line| line.starts_with("url = "));
+    let new = format!("url = \"postgres://u@{address}/db?sslmode=disable\"");
+    let config = edited(&config, url.unwrap(), &new);
+    let says = r"Materialize: first second\u{1b}[2J; third error[fake]: x";
+    refused(&world, &config, 1, &["error[server-error]", says]).await;
 }

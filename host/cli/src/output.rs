@@ -66,20 +66,21 @@ fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text of somebody else as a part of one line: white space becomes one space, and what could
-/// control a terminal is shown as `\u{1b}`.
+/// A text of somebody else as a part of one line: a line break and the indent after it become one
+/// space, and what could control a terminal is shown as `\u{1b}`.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
+    let mut after_break = false;
     for c in text.trim_end().chars() {
-        if matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') {
-            if !line.ends_with(' ') {
-                line.push(' ');
-            }
-        } else if is_unsafe(c) {
+        let is_break = matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}');
+        if is_break && !line.ends_with(' ') {
+            line.push(' ');
+        } else if !is_break && is_unsafe(c) {
             line.extend(c.escape_unicode());
-        } else {
+        } else if !is_break && !(after_break && c == ' ') {
             line.push(c);
         }
+        after_break = is_break || (after_break && c == ' ');
     }
     line
 }
@@ -124,7 +125,8 @@ mod tests {
     fn a_text_of_somebody_else_stays_on_one_line_and_controls_nothing() {
         for (text, line) in [
             ("plain: 'é' {x}", "plain: 'é' {x}"),
-            ("first\n\tsecond \r\nthird\n", "first second third"),
+            ("first\n\tsecond \r\n  third\n", "first second third"),
+            ("two  spaces", "two  spaces"),
             ("a\u{1b}[2Jb", "a\\u{1b}[2Jb"),
             ("a\u{9b}2Jb\u{7}", "a\\u{9b}2Jb\\u{7}"),
             ("a\u{202e}b\u{2028}c", "a\\u{202e}b c"),
