@@ -269,7 +269,13 @@ impl BenchFeed {
 }
 
 impl Feed for BenchFeed {
-    fn fill(&mut self, out: &mut RowBuffer) -> Step {
+    fn fill(&mut self, out: &mut RowBuffer) -> Result<Step, SqlError> {
+        Ok(self.next_rows(out))
+    }
+}
+
+impl BenchFeed {
+    fn next_rows(&mut self, out: &mut RowBuffer) -> Step {
         loop {
             if out.is_full() {
                 return Step::Full;

@@ -1,14 +1,15 @@
-//! Statements that change objects and rows.
+//! Statements that change something; those that change rows are carried out here.
 
 use std::sync::Arc;
 
 use crate::error::{SimError, SqlError};
-use crate::ledger::Ledger;
+use crate::lexer::Token;
+use crate::object::{Kind, Object};
+use crate::privileges::Target;
 use crate::row::{Change, Row};
 use crate::session::Session;
-use crate::statement::{DropKind, Literal, Statement, ViewQuery};
+use crate::statement::{Grant, GrantOn, Literal, Statement};
 use crate::types::{Column, stored_text};
-use crate::world::{Content, Index, Kind, Object, oid_of};
 
 impl Session {
     /// Runs a statement that changes something; its command tag.
@@ -18,26 +19,28 @@ impl Session {
                 name,
                 columns,
                 retention_ms,
-            } => {
-                self.create(&name, Kind::Table, columns, retention_ms, None)?;
-                Ok("CREATE TABLE".to_owned())
-            }
+            } => self.create_table(&name, columns, retention_ms),
             Statement::CreateView {
                 kind,
                 name,
                 query,
                 retention_ms,
-            } => {
-                let (columns, content) = self.view(query)?;
-                self.create(&name, kind, columns, retention_ms, Some(content))?;
-                Ok(format!("CREATE {}", kind.keyword()))
+                replaces,
+            } => self.create_view(kind, &name, query, retention_ms, replaces),
+            Statement::ApplyReplacement { view, replacement } => {
+                self.apply_replacement(&view, &replacement)
             }
             Statement::CreateIndex { name, on, cluster } => self.create_index(name, &on, cluster),
             Statement::CreateSchema { name } => self.create_schema(&name),
+            Statement::SwapSchemas { schema, with } => self.swap_schemas(&schema, &with),
             Statement::CreateCluster { name } => {
                 self.world.inner().clusters.push(name);
                 Ok("CREATE CLUSTER".to_owned())
             }
+            // A role is who logs in; it needs nothing made for it.
+            Statement::CreateRole => Ok("CREATE ROLE".to_owned()),
+            Statement::Grant(grant) => self.grant(grant),
+            Statement::AlterSystem { name, value } => self.alter_system(&name, value.as_deref()),
             Statement::AlterRetention {
                 name,
                 kind,
@@ -68,6 +71,7 @@ impl Session {
                 self.write(&object, rows)?;
                 Ok(format!("INSERT 0 {count}"))
             }
+            Statement::InsertSelect { table, query } => self.insert_select(&table, &query),
             Statement::Delete { table, filter } => {
                 let object = self.resolve(&table)?;
                 let found = matching(&object, filter.as_ref())?;
@@ -81,200 +85,6 @@ impl Session {
             Statement::Update { table, set, filter } => self.update(&table, &set, filter.as_ref()),
             _ => Err(SqlError::unsupported("this statement")),
         }
-    }
-
-    fn create(
-        &self,
-        name: &[String],
-        kind: Kind,
-        columns: Vec<Column>,
-        retention_ms: Option<u64>,
-        content: Option<Content>,
-    ) -> Result<(), SqlError> {
-        let name = self.full_name(name);
-        let known = (name.database.clone(), name.schema.clone());
-        if !self.world.inner().schemas.contains(&known) {
-            return Err(SqlError::new(
-                "3F000",
-                format!("unknown schema '{}'", name.schema),
-            ));
-        }
-        let item = name.item.clone();
-        self.world
-            .create(name, kind, columns, retention_ms, content)
-            .map(|_| ())
-            .map_err(|_| {
-                SqlError::new(
-                    "42710",
-                    format!("{} \"{item}\" already exists", kind.as_str()),
-                )
-            })
-    }
-
-    /// Columns and content of a view.
-    fn view(&self, query: ViewQuery) -> Result<(Vec<Column>, Content), SqlError> {
-        let (columns, name) = match query {
-            ViewQuery::Values(rows) => return constant(&rows),
-            ViewQuery::Object { columns, name } => (columns, name),
-        };
-        let input = self.resolve(&name)?;
-        let Content::Ledger {
-            ledger,
-            columns: inner,
-        } = &input.content
-        else {
-            return Err(SqlError::unsupported(
-                "a view of a recorded or generated object",
-            ));
-        };
-        let Some(names) = columns else {
-            return Ok((input.columns.clone(), input.content.clone()));
-        };
-        let chosen = positions(&input, Some(&names))?;
-        let columns = chosen.iter().map(|at| input.columns[*at].clone()).collect();
-        let chosen = match inner {
-            None => chosen,
-            Some(inner) => chosen.iter().map(|at| inner[*at]).collect(),
-        };
-        Ok((
-            columns,
-            Content::Ledger {
-                ledger: ledger.clone(),
-                columns: Some(chosen),
-            },
-        ))
-    }
-
-    fn create_index(
-        &self,
-        name: Option<String>,
-        on: &[String],
-        cluster: Option<String>,
-    ) -> Result<String, SqlError> {
-        let object = self.resolve(on)?;
-        let cluster = cluster.unwrap_or_else(|| self.variables.get("cluster").to_owned());
-        let mut inner = self.world.inner();
-        let id = inner.take_id();
-        let name = name.unwrap_or_else(|| format!("{}_primary_idx", object.name.item));
-        inner.indexes.push(Index {
-            id,
-            oid: oid_of(id),
-            name,
-            on: object.id,
-            cluster,
-        });
-        Ok("CREATE INDEX".to_owned())
-    }
-
-    fn create_schema(&self, name: &[String]) -> Result<String, SqlError> {
-        let mut parts = name.to_vec();
-        // One part more, so that the last given part is read as a schema.
-        parts.push(String::new());
-        let name = self.full_name(&parts);
-        let pair = (name.database, name.schema);
-        let schemas = &mut self.world.inner().schemas;
-        if schemas.contains(&pair) {
-            return Err(SqlError::new(
-                "42P06",
-                format!("schema '{}' already exists", pair.1),
-            ));
-        }
-        schemas.push(pair);
-        Ok("CREATE SCHEMA".to_owned())
-    }
-
-    fn drop_named(
-        &mut self,
-        kind: DropKind,
-        parts: &[String],
-        if_exists: bool,
-        cascade: bool,
-    ) -> Result<String, SqlError> {
-        let item = parts.last().cloned().unwrap_or_default();
-        let (keyword, found) = match kind {
-            DropKind::Object(kind) => (kind.keyword(), self.drop_object(kind, parts, cascade)?),
-            DropKind::Schema => ("SCHEMA", self.drop_schema(&item, cascade)?),
-            DropKind::Cluster => ("CLUSTER", {
-                let mut inner = self.world.inner();
-                let before = inner.clusters.len();
-                inner.clusters.retain(|name| *name != item);
-                inner.clusters.len() < before
-            }),
-            DropKind::Index => ("INDEX", {
-                let mut inner = self.world.inner();
-                let before = inner.indexes.len();
-                inner.indexes.retain(|index| index.name != item);
-                inner.indexes.len() < before
-            }),
-        };
-        self.world.notify();
-        if !found && !if_exists {
-            return Err(SqlError::unknown_item(&item));
-        }
-        if !found {
-            let text = format!("{keyword} \"{item}\" does not exist, skipping");
-            self.wire.notice("42704", text);
-        }
-        Ok(format!("DROP {keyword}"))
-    }
-
-    fn drop_object(&self, kind: Kind, parts: &[String], cascade: bool) -> Result<bool, SqlError> {
-        let name = self.full_name(parts);
-        let Some(object) = self.world.inner().find(&name).cloned() else {
-            return Ok(false);
-        };
-        if object.kind != kind {
-            let (item, is) = (&name.item, object.kind.keyword());
-            return Err(SqlError::new("42809", format!("\"{item}\" is a {is}")));
-        }
-        let dependents: Vec<Arc<Object>> = self
-            .world
-            .inner()
-            .objects
-            .iter()
-            .filter(|o| depends(o, &object))
-            .cloned()
-            .collect();
-        if let Some(first) = dependents.first().filter(|_| !cascade) {
-            let (what, item) = (kind.keyword().to_lowercase(), &name.item);
-            let view = first.kind.keyword().to_lowercase();
-            let text = format!(
-                "cannot drop {what} \"{item}\": still depended upon by {view} \"{}\"",
-                first.name.item
-            );
-            return Err(SqlError::new("2BP01", text));
-        }
-        for dependent in dependents {
-            self.world.drop_object(&dependent.name);
-        }
-        Ok(self.world.drop_object(&name).is_some())
-    }
-
-    fn drop_schema(&self, schema: &str, cascade: bool) -> Result<bool, SqlError> {
-        let pair = (self.variables.get("database").to_owned(), schema.to_owned());
-        if !self.world.inner().schemas.contains(&pair) {
-            return Ok(false);
-        }
-        let inside = |o: &&Arc<Object>| o.name.database == pair.0 && o.name.schema == pair.1;
-        let objects: Vec<_> = self
-            .world
-            .inner()
-            .objects
-            .iter()
-            .filter(inside)
-            .cloned()
-            .collect();
-        if !objects.is_empty() && !cascade {
-            let text = format!(
-                "schema \"{schema}\" cannot be dropped without CASCADE while it contains objects"
-            );
-            return Err(SqlError::new("2BP01", text));
-        }
-        for object in objects {
-            self.world.drop_object(&object.name);
-        }
-        self.world.inner().schemas.retain(|known| *known != pair);
-        Ok(true)
     }
 
     fn update(
@@ -300,10 +110,48 @@ impl Session {
         Ok(format!("UPDATE {count}"))
     }
 
-    fn write(&self, object: &Object, changes: Vec<Change>) -> Result<(), SqlError> {
+    /// `INSERT INTO table SELECT ...`: the values as the query prints them.
+    fn insert_select(&self, table: &[String], query: &[Token]) -> Result<String, SqlError> {
+        let object = self.resolve(table)?;
+        let rows = self.rows_of(query)?;
+        let stored = |row: &Row| -> Result<Change, SqlError> {
+            if row.len() != object.columns.len() {
+                let text = "INSERT has a different number of expressions than target columns";
+                return Err(SqlError::syntax(text));
+            }
+            let values = row.iter().zip(&object.columns);
+            let values = values.map(|(text, column)| {
+                let text = text.as_deref();
+                text.map(|text| stored_text(column, text)).transpose()
+            });
+            Ok((values.collect::<Result<Row, SqlError>>()?, 1))
+        };
+        let rows = rows.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+        let count = rows.len();
+        self.write(&object, rows)?;
+        Ok(format!("INSERT 0 {count}"))
+    }
+
+    fn grant(&self, grant: Grant) -> Result<String, SqlError> {
+        let target = match grant.on {
+            GrantOn::Relation(name) => Target::Relation(self.resolve(&name)?.name().to_string()),
+            GrantOn::Cluster(name) => Target::Cluster(name),
+            GrantOn::Schema(name) => Target::Schema(name.join(".")),
+        };
+        let privileges = &mut self.world.inner().privileges;
+        if grant.granted {
+            privileges.grant(target, &grant.role);
+            Ok("GRANT".to_owned())
+        } else {
+            privileges.revoke(target, &grant.role);
+            Ok("REVOKE".to_owned())
+        }
+    }
+
+    fn write(&self, object: &Arc<Object>, changes: Vec<Change>) -> Result<(), SqlError> {
         if object.kind != Kind::Table {
             let kind = object.kind.keyword().to_lowercase();
-            let text = format!("cannot mutate {kind} '{}'", object.name);
+            let text = format!("cannot mutate {kind} '{}'", object.name());
             return Err(SqlError::new("42809", text));
         }
         if changes.is_empty() {
@@ -321,17 +169,7 @@ impl Session {
     }
 }
 
-/// Whether `object` is a view of `of`, made after it.
-fn depends(object: &Object, of: &Object) -> bool {
-    match (&object.content, &of.content) {
-        (Content::Ledger { ledger: a, .. }, Content::Ledger { ledger: b, .. }) => {
-            of.kind == Kind::Table && object.id > of.id && Arc::ptr_eq(a, b)
-        }
-        _ => false,
-    }
-}
-
-fn position(object: &Object, column: &str) -> Result<usize, SqlError> {
+pub(crate) fn position(object: &Object, column: &str) -> Result<usize, SqlError> {
     object
         .columns
         .iter()
@@ -340,14 +178,17 @@ fn position(object: &Object, column: &str) -> Result<usize, SqlError> {
 }
 
 /// Positions of these columns, all of them if none are named.
-fn positions(object: &Object, columns: Option<&[String]>) -> Result<Vec<usize>, SqlError> {
+pub(crate) fn positions(
+    object: &Object,
+    columns: Option<&[String]>,
+) -> Result<Vec<usize>, SqlError> {
     match columns {
         None => Ok((0..object.columns.len()).collect()),
         Some(names) => names.iter().map(|name| position(object, name)).collect(),
     }
 }
 
-fn value(column: &Column, literal: &Literal) -> Result<Option<String>, SqlError> {
+pub(crate) fn value(column: &Column, literal: &Literal) -> Result<Option<String>, SqlError> {
     match literal.text() {
         Some(text) => stored_text(column, text).map(Some),
         None if column.nullable => Ok(None),
@@ -406,40 +247,4 @@ fn matching(object: &Object, filter: Option<&(String, Literal)>) -> Result<Vec<C
         }
     });
     Ok(found)
-}
-
-/// Columns and content of VALUES.
-fn constant(rows: &[Vec<Literal>]) -> Result<(Vec<Column>, Content), SqlError> {
-    let width = rows.first().map_or(0, Vec::len);
-    if rows.iter().any(|row| row.len() != width) {
-        return Err(SqlError::syntax("VALUES lists must all be the same length"));
-    }
-    let columns: Vec<Column> = (0..width)
-        .map(|at| {
-            let literal = rows
-                .iter()
-                .map(|row| &row[at])
-                .find(|l| **l != Literal::Null);
-            let sql_type = match literal {
-                Some(Literal::Number(text)) if text.parse::<i32>().is_ok() => "int",
-                Some(Literal::Number(_)) => "numeric",
-                Some(Literal::Bool(_)) => "bool",
-                _ => "text",
-            };
-            Column::new(format!("column{}", at + 1), sql_type)
-                .map_err(|error| SqlError::new("XX000", error.to_string()))
-        })
-        .collect::<Result<_, _>>()?;
-    let rows = rows
-        .iter()
-        .map(|row| row.iter().zip(&columns).map(|(l, c)| value(c, l)).collect())
-        .collect::<Result<Vec<Row>, SqlError>>()?;
-    let ledger = Arc::new(std::sync::Mutex::new(Ledger::constant(rows)));
-    Ok((
-        columns,
-        Content::Ledger {
-            ledger,
-            columns: None,
-        },
-    ))
 }

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use crate::bench::{Bench, BenchOptions};
 use crate::error::SimError;
+use crate::object::{Content, Kind, Name, Object, Parts};
 use crate::recording::{Recording, ReplayOptions};
 use crate::row::{Change, Row};
 use crate::types::Column;
-use crate::world::{Clock, Content, Kind, Name, Object, World};
+use crate::world::{Clock, World};
+
+/// What recorded and generated objects say they retain.
+const DAY_MS: u64 = 86_400_000;
 
 /// Changes and looks at a running [`Server`](crate::Server). Cheap to clone.
 ///
@@ -17,7 +21,7 @@ use crate::world::{Clock, Content, Kind, Name, Object, World};
 /// Times are milliseconds since the epoch.
 #[derive(Clone)]
 pub struct Control {
-    world: Arc<World>,
+    pub(crate) world: Arc<World>,
 }
 
 impl Control {
@@ -36,7 +40,8 @@ impl Control {
         columns: Vec<Column>,
         retention_ms: Option<u64>,
     ) -> Result<(), SimError> {
-        self.add(Name::parse(name), kind, columns, retention_ms, None)
+        let parts = Parts::writable(kind, columns, retention_ms);
+        self.add(Name::parse(name), parts)
     }
 
     /// Adds an empty table; see [`Control::create`].
@@ -52,23 +57,14 @@ impl Control {
         self.create(name, Kind::Table, columns, retention_ms)
     }
 
-    fn add(
-        &self,
-        name: Name,
-        kind: Kind,
-        columns: Vec<Column>,
-        retention_ms: Option<u64>,
-        content: Option<Content>,
-    ) -> Result<(), SimError> {
+    fn add(&self, name: Name, parts: Parts) -> Result<(), SimError> {
         let pair = (name.database.clone(), name.schema.clone());
         let mut inner = self.world.inner();
         if !inner.schemas.contains(&pair) {
             inner.schemas.push(pair);
         }
         drop(inner);
-        self.world
-            .create(name, kind, columns, retention_ms, content)
-            .map(|_| ())
+        self.world.create(name, parts).map(|_| ())
     }
 
     /// Writes at the next timestamp, which is returned and closed.
@@ -76,7 +72,7 @@ impl Control {
     /// # Errors
     /// [`SimError::UnknownObject`], [`SimError::Width`], or [`SimError::NotWritable`].
     pub fn apply(&self, name: &str, changes: Vec<Change>) -> Result<u64, SimError> {
-        self.world.write(&*self.object(name)?, changes)
+        self.world.write(&self.object(name)?, changes)
     }
 
     /// Drops an object; running subscriptions to it fail.
@@ -102,14 +98,9 @@ impl Control {
         let name = recording.name.clone();
         let columns = recording.columns.clone();
         let content = Content::Recording(Arc::new(recording));
-        let day = Some(86_400_000);
-        self.add(
-            Name::parse(&name),
-            Kind::MaterializedView,
-            columns,
-            day,
-            Some(content),
-        )?;
+        let parts = Parts::writable(Kind::MaterializedView, columns, Some(DAY_MS));
+        let content = Some(content);
+        self.add(Name::parse(&name), Parts { content, ..parts })?;
         Ok(name)
     }
 
@@ -122,13 +113,9 @@ impl Control {
         let bench = Bench::new(options);
         let columns = bench.columns.clone();
         let content = Content::Bench(Arc::new(bench));
-        self.add(
-            Name::parse(name),
-            Kind::Table,
-            columns,
-            Some(86_400_000),
-            Some(content),
-        )
+        let parts = Parts::writable(Kind::Table, columns, Some(DAY_MS));
+        let content = Some(content);
+        self.add(Name::parse(name), Parts { content, ..parts })
     }
 
     /// The contents at `time`: each distinct row with its multiplicity.
@@ -205,7 +192,7 @@ impl Control {
         self.world.inner().backends.len()
     }
 
-    fn object(&self, name: &str) -> Result<Arc<Object>, SimError> {
+    pub(crate) fn object(&self, name: &str) -> Result<Arc<Object>, SimError> {
         let found = self.world.inner().find(&Name::parse(name)).cloned();
         found.ok_or_else(|| SimError::UnknownObject(name.to_owned()))
     }

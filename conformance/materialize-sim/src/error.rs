@@ -56,6 +56,8 @@ pub(crate) struct SqlError {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) detail: Option<String>,
+    /// Where in the statement, in characters from 1.
+    pub(crate) position: Option<usize>,
 }
 
 impl SqlError {
@@ -65,6 +67,7 @@ impl SqlError {
             code,
             message: message.into(),
             detail: None,
+            position: None,
         }
     }
 

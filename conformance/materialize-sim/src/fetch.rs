@@ -9,13 +9,17 @@ use tokio::time::Instant;
 use crate::datarow::RowBuffer;
 use crate::envelope::Shape;
 use crate::error::SqlError;
+use crate::faults::Failure;
 use crate::feed::{Feed, Request, Step};
-use crate::session::{Session, no_cursor};
+use crate::lock;
+use crate::object::{Name, Object};
+use crate::privileges::Target as Privilege;
+use crate::session::{Session, ended, no_cursor};
 use crate::statement::{Subscribe, Target};
 use crate::timestamp::no_valid_timestamp;
 use crate::types::Column;
 use crate::wire::Stop;
-use crate::world::{Name, Object};
+use crate::world::{Deadline, Subscription, World};
 
 /// The longest timeout of a FETCH.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,7 +31,29 @@ pub(crate) struct Cursor {
     shape: Shape,
     columns: Vec<Column>,
     cluster: String,
-    feed: Option<Box<dyn Feed>>,
+    running: Option<Running>,
+}
+
+/// A started dataflow.
+struct Running {
+    feed: Box<dyn Feed>,
+    /// Whether its first row was sent.
+    opened: bool,
+    /// Failures ordered for the object before this one are not meant for it.
+    generation: u64,
+    _listed: Listed,
+}
+
+/// An entry of `mz_subscriptions`, for as long as it lives.
+struct Listed {
+    world: Arc<World>,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.world.inner().subscriptions.remove(&self.number);
+    }
 }
 
 /// When to stop sending rows.
@@ -36,7 +62,7 @@ enum Until {
     /// There were rows, and no more are ready.
     Drained,
     /// This time has come.
-    Deadline(Instant),
+    Deadline(Deadline),
     /// The stream ends.
     End,
 }
@@ -80,7 +106,7 @@ impl Session {
             shape,
             columns,
             cluster,
-            feed: None,
+            running: None,
         })
     }
 
@@ -113,7 +139,7 @@ impl Session {
                 let text = format!("timeout out of range: {}s", timeout.as_secs());
                 return Err(SqlError::new("XX000", text).into());
             }
-            Some(timeout) => Until::Deadline(Instant::now() + timeout),
+            Some(timeout) => Until::Deadline(self.world.deadline(timeout)),
         };
         let sent = self
             .send(&mut cursor, count.unwrap_or(u64::MAX), until)
@@ -127,7 +153,7 @@ impl Session {
     pub(crate) async fn stream(&mut self, subscribe: Subscribe) -> Result<(), Stop> {
         let mut cursor = self.plan(subscribe)?;
         self.wire.describe(&cursor.columns);
-        cursor.feed = Some(self.start(&cursor)?);
+        cursor.running = Some(self.start(&cursor)?);
         self.wire.notice(
             "01000",
             "streaming SUBSCRIBE rows directly requires a client that does not buffer output",
@@ -138,7 +164,7 @@ impl Session {
     }
 
     /// Decides AS OF, checks it, and starts the dataflow.
-    fn start(&self, cursor: &Cursor) -> Result<Box<dyn Feed>, SqlError> {
+    fn start(&mut self, cursor: &Cursor) -> Result<Running, SqlError> {
         if self.read_at.is_some() {
             let text =
                 "SELECT queries cannot be combined with other query types, including SUBSCRIBE.";
@@ -151,7 +177,9 @@ impl Session {
             cluster,
             ..
         } = cursor;
-        let as_of = subscribe.as_of.unwrap_or_else(|| object.default_as_of());
+        self.check_privileges(object, cluster)?;
+        let now = self.world.inner().now();
+        let as_of = subscribe.as_of.unwrap_or_else(|| object.default_as_of(now));
         no_valid_timestamp(&self.world, object, cluster, as_of)?;
         if let Some(up_to) = subscribe.up_to.filter(|up_to| *up_to < as_of) {
             return Err(SqlError::new(
@@ -172,62 +200,126 @@ impl Session {
             );
             return Err(SqlError::new("XX000", text));
         }
-        object.subscribe(Request {
+        let max_batch_bytes = self.world.inner().max_result_size;
+        let feed = object.subscribe(Request {
             shape: shape.clone(),
             as_of,
             // The snapshot is at AS OF, which UP TO may leave out.
             snapshot: subscribe.snapshot && subscribe.up_to.is_none_or(|up_to| as_of < up_to),
             up_to: subscribe.up_to,
+            max_batch_bytes,
+        })?;
+        let number = self.world.inner().list_subscription(Subscription {
+            session: self.session_id.clone(),
+            cluster: cluster.clone(),
+            created_at: now,
+            object: object.catalog_id(),
+        });
+        let mut faults = lock(&object.faults);
+        if let Some(bytes) = faults.cut_next_after.take() {
+            self.wire.cut_after(bytes);
+        }
+        Ok(Running {
+            feed,
+            opened: false,
+            generation: faults.generation,
+            _listed: Listed {
+                world: self.world.clone(),
+                number,
+            },
         })
     }
 
-    /// Whether what a running subscription reads was taken away.
+    fn check_privileges(&self, object: &Object, cluster: &str) -> Result<(), SqlError> {
+        let name = object.name();
+        let schema = format!("{}.{}", name.database, name.schema);
+        let privileges = &self.world.inner().privileges;
+        for target in [
+            Privilege::Cluster(cluster.to_owned()),
+            Privilege::Schema(schema),
+            Privilege::Relation(name.to_string()),
+        ] {
+            privileges.check(&self.user, target)?;
+        }
+        Ok(())
+    }
+
+    /// Whether what a running subscription reads was taken away, or a failure was ordered for it.
     fn terminated(&self, cursor: &Cursor) -> Result<(), SqlError> {
         let lost = if cursor.object.is_dropped() {
-            format!("relation \"{}\"", cursor.object.name)
+            format!("relation \"{}\"", cursor.object.name())
         } else if !self.world.inner().clusters.contains(&cursor.cluster) {
             format!("cluster \"{}\"", cursor.cluster)
         } else {
-            return Ok(());
+            let faults = lock(&cursor.object.faults);
+            return match (&faults.failure, &cursor.running) {
+                (Some(failure), Some(running)) if running.generation < faults.generation => {
+                    Err(failure.error())
+                }
+                _ => Ok(()),
+            };
         };
         let text = format!("subscribe has been terminated because underlying {lost} was dropped");
         Err(SqlError::new("XX000", text))
     }
 
+    /// A client that left too much unread is not served any more.
+    fn keeps_up(&self, cursor: &Cursor) -> Result<(), SqlError> {
+        let limit = self.world.inner().max_buffered_bytes;
+        match &cursor.running {
+            Some(running) if limit < u64::MAX && running.feed.waiting_bytes() > limit => {
+                Err(Failure::fell_behind().error())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Sends rows as they come; the number sent.
     async fn send(&mut self, cursor: &mut Cursor, limit: u64, until: Until) -> Result<u64, Stop> {
-        if cursor.feed.is_none() {
-            cursor.feed = Some(self.start(cursor)?);
+        self.keeps_up(cursor)?;
+        if cursor.running.is_none() {
+            cursor.running = Some(self.start(cursor)?);
         }
         let mut buffer = RowBuffer::new(limit);
         let mut changed = self.world.changed.subscribe();
+        let mut expired = false;
         loop {
             changed.mark_unchanged();
             if *self.world.stalled.borrow() {
                 self.until_not_stalled().await;
             }
             self.terminated(cursor)?;
-            let Some(feed) = cursor.feed.as_mut().filter(|_| buffer.room > 0) else {
+            let Some(running) = cursor.running.as_mut().filter(|_| buffer.room > 0) else {
                 break;
             };
-            let step = feed.fill(&mut buffer);
+            let poison = lock(&cursor.object.faults).poison.clone();
+            let step = match poison {
+                None => running.feed.fill(&mut buffer),
+                Some(poison) => {
+                    if !running.opened && cursor.shape.progress {
+                        // AS OF is told before anything is computed.
+                        let mut first = RowBuffer::new(1);
+                        running.feed.fill(&mut first)?;
+                        buffer.bytes.append(&mut first.bytes);
+                    }
+                    Err(poison.error())
+                }
+            };
+            running.opened = true;
             if !buffer.bytes.is_empty() {
                 self.wire.send_rows(&buffer.bytes).await?;
                 buffer.bytes.clear();
             }
             let drained = matches!(until, Until::Drained) && buffer.room < limit;
-            match step {
+            match step? {
                 Step::Ended => break,
                 Step::Full => {}
-                Step::Idle(_) if drained => break,
+                Step::Idle(_) if drained || expired => break,
                 Step::Idle(wake) => {
                     self.wire.flush().await?;
-                    if !self
-                        .wait(&mut changed, until, wake.map(Instant::from_std))
-                        .await?
-                    {
-                        break;
-                    }
+                    // What is ready at the deadline is still sent.
+                    let wake = wake.map(Instant::from_std);
+                    expired = !self.wait(&mut changed, until, wake).await?;
                 }
             }
         }
@@ -241,12 +333,6 @@ impl Session {
         until: Until,
         wake: Option<Instant>,
     ) -> Result<bool, Stop> {
-        let at = |time: Option<Instant>| async move {
-            match time {
-                Some(time) => tokio::time::sleep_until(time).await,
-                None => std::future::pending().await,
-            }
-        };
         let deadline = match until {
             Until::Deadline(deadline) => Some(deadline),
             Until::Drained | Until::End => None,
@@ -254,13 +340,14 @@ impl Session {
         loop {
             tokio::select! {
                 biased;
+                error = ended(&mut self.ended) => return Err(error.into()),
                 () = self.cancel.notified() => {
                     let text = "canceling statement due to user request";
                     return Err(SqlError::new("57014", text).into());
                 }
-                () = at(deadline) => return Ok(false),
+                () = self.world.reached(deadline) => return Ok(false),
                 _ = changed.changed() => return Ok(true),
-                () = at(wake) => return Ok(true),
+                () = self.world.reached(wake.map(Deadline::Real)) => return Ok(true),
                 // A client that is gone is noticed; what it sends early is kept.
                 more = self.wire.read_more() => more?,
             }

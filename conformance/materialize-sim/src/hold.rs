@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
-use crate::world::Object;
+use crate::object::Object;
 
 /// The times at which an object is held, and how often.
 #[derive(Default)]

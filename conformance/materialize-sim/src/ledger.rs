@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
-use crate::row::{Row, SharedChange, consolidate};
+use crate::derived::Derived;
+use crate::error::SqlError;
+use crate::row::{SharedChange, consolidate};
 
 /// Progress is remembered for this many steps; a slower reader sees them merged.
 const REMEMBERED_FRONTIERS: usize = 100_000;
@@ -15,6 +16,8 @@ const REMEMBERED_FRONTIERS: usize = 100_000;
 /// read frontier, which the catalog computes from the retention.
 pub(crate) struct Ledger {
     changes: BTreeMap<u64, Vec<SharedChange>>,
+    /// Rows of a view that could not be computed, by time and text.
+    errors: BTreeMap<u64, Vec<(String, i64)>>,
     frontiers: std::collections::VecDeque<u64>,
     finished: bool,
 }
@@ -24,16 +27,24 @@ impl Ledger {
     pub(crate) fn new(upper: u64) -> Self {
         Self {
             changes: BTreeMap::new(),
+            errors: BTreeMap::new(),
             frontiers: [upper].into(),
             finished: false,
         }
     }
 
     /// A constant collection: complete at every time, its frontier is empty.
-    pub(crate) fn constant(rows: Vec<Row>) -> Self {
+    pub(crate) fn constant(contents: Derived) -> Self {
         let mut ledger = Self::new(0);
-        ledger.append(0, rows.into_iter().map(|row| (Arc::new(row), 1)).collect());
+        ledger.append(0, contents);
         ledger.finished = true;
+        ledger
+    }
+
+    /// A collection that begins with these contents; its write frontier is `upper`.
+    pub(crate) fn beginning(upper: u64, contents: Derived) -> Self {
+        let mut ledger = Self::new(upper);
+        ledger.record(upper.saturating_sub(1), contents);
         ledger
     }
 
@@ -53,12 +64,27 @@ impl Ledger {
         self.frontiers.get(at).copied()
     }
 
+    /// The number of frontiers reached after `frontier`.
+    pub(crate) fn steps_after(&self, frontier: u64) -> u64 {
+        let at = self.frontiers.partition_point(|f| *f <= frontier);
+        (self.frontiers.len() - at) as u64
+    }
+
     /// Writes at `time`, which closes it.
-    pub(crate) fn append(&mut self, time: u64, changes: Vec<SharedChange>) {
-        let at = self.changes.entry(time).or_default();
-        at.extend(changes);
-        *at = consolidate(at.iter());
+    pub(crate) fn append(&mut self, time: u64, derived: Derived) {
+        self.record(time, derived);
         self.advance(time + 1);
+    }
+
+    fn record(&mut self, time: u64, derived: Derived) {
+        if !derived.changes.is_empty() {
+            let at = self.changes.entry(time).or_default();
+            at.extend(derived.changes);
+            *at = consolidate(at.iter());
+        }
+        if !derived.errors.is_empty() {
+            self.errors.entry(time).or_default().extend(derived.errors);
+        }
     }
 
     /// Closes every time below `upper`; a frontier never goes back.
@@ -80,18 +106,32 @@ impl Ledger {
         )
     }
 
+    /// Why the contents at `as_of` cannot be read, if they cannot.
+    pub(crate) fn error_at(&self, as_of: u64) -> Option<SqlError> {
+        let mut net: BTreeMap<&str, i64> = BTreeMap::new();
+        for (text, diff) in self.errors.range(..=as_of).flat_map(|(_, errors)| errors) {
+            *net.entry(text).or_default() += diff;
+        }
+        let (text, _) = net.into_iter().find(|(_, count)| *count != 0)?;
+        let text = format!("Evaluation error: {text}");
+        Some(SqlError::new("XX000", text))
+    }
+
+    /// The errors of the contents at `as_of`, as changes.
+    pub(crate) fn errors(&self, as_of: u64) -> Vec<(String, i64)> {
+        let errors = self.errors.range(..=as_of);
+        errors.flat_map(|(_, errors)| errors.clone()).collect()
+    }
+
     /// The changes after `after` and below `below`, by time.
     pub(crate) fn between(
         &self,
         after: u64,
         below: u64,
     ) -> impl Iterator<Item = (u64, &Vec<SharedChange>)> {
-        let range = (
-            Bound::Excluded(after),
-            Bound::Excluded(below.max(after + 1)),
-        );
         self.changes
-            .range(range)
+            .range((Bound::Excluded(after), Bound::Unbounded))
+            .take_while(move |(time, _)| **time < below)
             .map(|(time, changes)| (*time, changes))
     }
 }

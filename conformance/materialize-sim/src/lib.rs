@@ -6,11 +6,12 @@
 //! what a consumer does not look at is left out, and refused with 0A000.
 //!
 //! ```text
-//!  socket ─> startup (TLS, password) ─> session ─┬─> parser ─> changes ─> world (objects, clock)
-//!                                                ├─> select ─> relations (SQLite, per query)
+//!  socket ─> startup (TLS, password) ─> session ─┬─> parser ─> changes, definitions ─> world
+//!                                                │                 (objects, clock, faults)
+//!                                                ├─> select ─> relations, catalog (SQLite)
 //!                                                └─> fetch ──> feed ─────> DataRows ─> socket
 //!                                                               │
-//!                      ledger (tables) · recording (replay, growth) · bench (generated)
+//!              ledger (tables, views) · recording (replay, growth) · bench (generated)
 //! ```
 //!
 //! A `Feed` is the pull side of one subscription: it fills a buffer with encoded
@@ -18,18 +19,25 @@
 //! therefore holds nothing up and costs nothing.
 
 mod bench;
+mod catalog;
 mod changes;
 mod clock;
 mod control;
 mod datarow;
+mod definitions;
+mod derived;
 mod envelope;
 mod error;
+mod fault_control;
+mod faults;
 mod feed;
 mod fetch;
 mod hold;
 mod ledger;
 mod lexer;
+mod object;
 mod parser;
+mod privileges;
 mod recording;
 mod recording_feed;
 mod relations;
@@ -50,8 +58,9 @@ pub(crate) use clock::{lock, wall_clock};
 pub use bench::BenchOptions;
 pub use control::Control;
 pub use error::SimError;
+pub use faults::{Failure, Logins};
+pub use object::{DEFAULT_RETENTION_MS, Kind};
 pub use recording::{ReplayOptions, Speed};
 pub use row::{Change, Row};
-pub use server::{Options, Server, Tls};
+pub use server::{Options, Server, TimeLimits, Tls};
 pub use types::Column;
-pub use world::{DEFAULT_RETENTION_MS, Kind};

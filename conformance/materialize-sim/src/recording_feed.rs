@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::datarow::RowBuffer;
 use crate::envelope::Shape;
+use crate::error::SqlError;
 use crate::feed::{Feed, Request, Step};
 use crate::recording::Recording;
 use crate::row::SharedChange;
@@ -265,7 +266,13 @@ impl RecordingFeed {
 }
 
 impl Feed for RecordingFeed {
-    fn fill(&mut self, out: &mut RowBuffer) -> Step {
+    fn fill(&mut self, out: &mut RowBuffer) -> Result<Step, SqlError> {
+        Ok(self.next_rows(out))
+    }
+}
+
+impl RecordingFeed {
+    fn next_rows(&mut self, out: &mut RowBuffer) -> Step {
         let revealed = self.recording.revealed();
         loop {
             if out.is_full() {

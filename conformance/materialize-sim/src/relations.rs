@@ -1,18 +1,19 @@
-//! Catalog relations and contents of objects as tables of an in-memory SQLite,
-//! which then runs the SELECT. Everything is loaded anew for every query: the
+//! A SELECT, run by an in-memory SQLite over catalog relations and contents of objects. Everything is loaded anew for every query: the
 //! state of the server stays in one place, and a few objects load in a millisecond.
 
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ToSql, params};
 
+use crate::catalog::catalog;
 use crate::error::SqlError;
 use crate::lexer::{Kind, Token};
+use crate::object::Object;
 use crate::row::Row;
 use crate::types::{BOOL, Column, INT4, INT8, MZ_TIMESTAMP, TEXT, is_small_integer};
-use crate::world::{DEFAULT_RETENTION_MS, Object, World, oid_of};
+use crate::world::World;
 
 /// The answer to a SELECT.
 pub(crate) struct Answer {
@@ -49,7 +50,25 @@ pub(crate) fn select(view: &View<'_>, sql: &str, inputs: &[Input]) -> Result<Ans
 
 /// The table that holds the contents of an object.
 pub(crate) fn input_table(object: &Object) -> String {
-    format!("\"contents of u{}\"", object.id)
+    format!("\"contents of u{}\"", object.id())
+}
+
+/// `generate_series(1, 9) g` at a place where a table may stand, as SQL; where it ends.
+pub(crate) fn series(tokens: &[Token]) -> Option<(String, usize)> {
+    let [call, open, from, comma, to, close, alias, ..] = tokens else {
+        return None;
+    };
+    let numbers = from.kind == Kind::Number && to.kind == Kind::Number;
+    let call = call.is_word("generate_series") && open.is_symbol("(") && comma.is_symbol(",");
+    if !(call && numbers && close.is_symbol(")") && alias.is_name()) {
+        return None;
+    }
+    let (from, to, name) = (&from.text, &to.text, &alias.text);
+    let sql = format!(
+        " (WITH RECURSIVE series({name}) AS (SELECT {from} UNION ALL SELECT {name} + 1 FROM series \
+         WHERE {name} < {to}) SELECT {name} FROM series) AS {name}"
+    );
+    Some((sql, 7))
 }
 
 /// SQL text again, without casts (everything is text here) and with functions called as such.
@@ -107,6 +126,10 @@ fn functions(connection: &Connection, view: &View<'_>) -> rusqlite::Result<()> {
         let value = value.to_owned();
         connection.create_scalar_function(name, 0, flags, move |_| Ok(value.clone()))?;
     }
+    connection.create_scalar_function("repeat", 2, flags, |context| {
+        let (text, count): (String, i64) = (context.get(0)?, context.get(1)?);
+        Ok(text.repeat(usize::try_from(count).unwrap_or(0)))
+    })?;
     let world = view.world.clone();
     connection.create_scalar_function("pg_cancel_backend", 1, flags, move |context| {
         let pid: i32 = context.get(0)?;
@@ -167,144 +190,6 @@ fn load(connection: &Connection, input: &Input) -> rusqlite::Result<()> {
         }
     });
     failed.map_or(Ok(()), Err)
-}
-
-const SCHEMA: &str = "
-ATTACH ':memory:' AS mz_catalog; ATTACH ':memory:' AS mz_internal;
-CREATE TABLE mz_catalog.mz_databases (id TEXT(25,-1), oid INT(26,-1), name TEXT(25,-1), owner_id TEXT(25,-1));
-CREATE TABLE mz_catalog.mz_schemas (id TEXT(25,-1), oid INT(26,-1), database_id TEXT(25,-1), name TEXT(25,-1), owner_id TEXT(25,-1));
-CREATE TABLE mz_catalog.mz_clusters (id TEXT(25,-1), name TEXT(25,-1), owner_id TEXT(25,-1), managed INT(16,-1), size TEXT(25,-1));
-CREATE TABLE mz_catalog.mz_objects (id TEXT(25,-1), oid INT(26,-1), schema_id TEXT(25,-1), name TEXT(25,-1), type TEXT(25,-1), owner_id TEXT(25,-1), cluster_id TEXT(25,-1), privileges TEXT(16384,-1));
-CREATE TABLE mz_catalog.mz_columns (id TEXT(25,-1), name TEXT(25,-1), position INT(16464,-1), nullable INT(16,-1), type TEXT(25,-1), \"default\" TEXT(25,-1), type_oid INT(26,-1), type_mod INT(23,-1));
-CREATE TABLE mz_catalog.mz_indexes (id TEXT(25,-1), oid INT(26,-1), name TEXT(25,-1), on_id TEXT(25,-1), cluster_id TEXT(25,-1), owner_id TEXT(25,-1));
-CREATE TABLE mz_internal.mz_object_fully_qualified_names (id TEXT(25,-1), name TEXT(25,-1), object_type TEXT(25,-1), schema_id TEXT(25,-1), schema_name TEXT(25,-1), database_id TEXT(25,-1), database_name TEXT(25,-1), cluster_id TEXT(25,-1));
-CREATE TABLE mz_internal.mz_object_global_ids (id TEXT(25,-1), global_id TEXT(25,-1));
-CREATE TABLE mz_internal.mz_storage_shards (object_id TEXT(25,-1), shard_id TEXT(25,-1));
-CREATE TABLE mz_internal.mz_frontiers (object_id TEXT(25,-1), read_frontier INT(16552,-1), write_frontier INT(16552,-1));
-CREATE TABLE mz_internal.mz_history_retention_strategies (id TEXT(25,-1), strategy TEXT(25,-1), value TEXT(3802,-1));
-CREATE VIEW mz_catalog.mz_relations AS SELECT * FROM mz_objects WHERE type <> 'index';
-CREATE VIEW mz_catalog.mz_tables AS SELECT * FROM mz_objects WHERE type = 'table';
-CREATE VIEW mz_catalog.mz_materialized_views AS SELECT * FROM mz_objects WHERE type = 'materialized-view';
-CREATE VIEW mz_catalog.mz_views AS SELECT * FROM mz_objects WHERE type = 'view';
-";
-
-/// Id, in the catalog, of the database or schema at this position.
-fn position_id(position: usize) -> String {
-    format!("u{}", position + 1)
-}
-
-fn catalog(connection: &Connection, world: &World) -> rusqlite::Result<()> {
-    connection.execute_batch(SCHEMA)?;
-    let insert = |table: &str, values: &[&dyn ToSql]| {
-        let marks = vec!["?"; values.len()].join(", ");
-        connection.execute(&format!("INSERT INTO {table} VALUES ({marks})"), values)
-    };
-    let inner = world.inner();
-    let mut databases: Vec<&String> = inner.schemas.iter().map(|(database, _)| database).collect();
-    databases.dedup();
-    for (at, name) in databases.iter().enumerate() {
-        insert(
-            "mz_catalog.mz_databases",
-            params![position_id(at), oid_of(at as u64), name, "s1"],
-        )?;
-    }
-    let database_id = |name: &String| databases.iter().position(|d| *d == name).map(position_id);
-    for (at, (database, name)) in inner.schemas.iter().enumerate() {
-        let id = schema_id(at);
-        insert(
-            "mz_catalog.mz_schemas",
-            params![id, oid_of(at as u64), database_id(database), name, "s1"],
-        )?;
-    }
-    for (at, name) in inner.clusters.iter().enumerate() {
-        insert(
-            "mz_catalog.mz_clusters",
-            params![position_id(at), name, "s1", true, "bootstrap"],
-        )?;
-    }
-    for object in &inner.objects {
-        let (id, name, kind) = (object.catalog_id(), &object.name, object.kind.as_str());
-        let stored = object.kind != crate::world::Kind::View;
-        let cluster = (object.kind == crate::world::Kind::MaterializedView).then_some("u1");
-        let pair = (name.database.clone(), name.schema.clone());
-        let schema = inner.schemas.iter().position(|s| *s == pair).map(schema_id);
-        let privileges = "{u1=arwd/u1}";
-        insert(
-            "mz_catalog.mz_objects",
-            params![
-                id, object.oid, schema, name.item, kind, "u1", cluster, privileges
-            ],
-        )?;
-        insert(
-            "mz_internal.mz_object_fully_qualified_names",
-            params![
-                id,
-                name.item,
-                kind,
-                schema,
-                name.schema,
-                database_id(&name.database),
-                name.database,
-                cluster,
-            ],
-        )?;
-        insert("mz_internal.mz_object_global_ids", params![id, id])?;
-        for (at, c) in object.columns.iter().enumerate() {
-            let none = None::<String>;
-            insert(
-                "mz_catalog.mz_columns",
-                params![
-                    id,
-                    c.name,
-                    at as i64 + 1,
-                    c.nullable,
-                    c.sql_type,
-                    none,
-                    c.oid,
-                    c.typmod
-                ],
-            )?;
-        }
-        if stored {
-            let shard = format!("s{:08x}-0000-4000-8000-{:012x}", object.oid, object.id);
-            insert("mz_internal.mz_storage_shards", params![id, shard])?;
-            let frontiers = object.frontiers();
-            insert(
-                "mz_internal.mz_frontiers",
-                params![
-                    id,
-                    frontiers.since as i64,
-                    frontiers.upper.map(|upper| upper as i64)
-                ],
-            )?;
-            let retention = object.retention_ms();
-            // A real server lists the default for materialized views too.
-            if retention != DEFAULT_RETENTION_MS || cluster.is_some() {
-                insert(
-                    "mz_internal.mz_history_retention_strategies",
-                    params![id, "FOR", retention.to_string()],
-                )?;
-            }
-        }
-    }
-    for index in &inner.indexes {
-        let cluster = inner
-            .clusters
-            .iter()
-            .position(|c| *c == index.cluster)
-            .map(position_id);
-        let (id, on) = (format!("u{}", index.id), format!("u{}", index.on));
-        insert(
-            "mz_catalog.mz_indexes",
-            params![id, index.oid, index.name, on, cluster, "u1"],
-        )?;
-    }
-    Ok(())
-}
-
-/// `materialize.public` has id u3 on a fresh server.
-fn schema_id(position: usize) -> String {
-    format!("u{}", position + 3)
 }
 
 fn run(connection: &Connection, sql: &str) -> rusqlite::Result<Answer> {

@@ -7,11 +7,12 @@ use pgwire::messages::response::TransactionStatus;
 use crate::error::SqlError;
 use crate::hold::Hold;
 use crate::lexer::{Kind, Token};
-use crate::relations::{Answer, Input, View, input_table, render, select};
+use crate::object::{Name, Object};
+use crate::relations::{Answer, Input, View, input_table, render, select, series};
+use crate::row::Row;
 use crate::session::Session;
 use crate::timestamp::no_valid_timestamp;
 use crate::wire::Stop;
-use crate::world::{Name, Object};
 
 /// Words after a table that are no alias.
 const NO_ALIAS: &[&str] = &[
@@ -49,6 +50,10 @@ impl Session {
         let read_at = |object: &Object| {
             as_of.unwrap_or_else(|| object.frontiers().upper.map_or(u64::MAX, |upper| upper - 1))
         };
+        let error = |object: &Arc<Object>| object.evaluation_error(read_at(object));
+        if let Some(error) = objects.iter().find_map(error) {
+            return Err(error.into());
+        }
         let now = objects.iter().map(|o| read_at(o)).min().or(as_of);
         let now = now.unwrap_or_else(|| self.world.inner().now());
         let inputs: Vec<Input> = objects
@@ -72,13 +77,36 @@ impl Session {
         }
         let uppers = objects.iter().filter_map(|object| object.frontiers().upper);
         if let (None, Some(upper)) = (self.read_at, uppers.min()) {
-            self.read_at = Some(upper - 1);
+            self.read_at = Some(self.in_the_past(objects, upper - 1));
         }
         if let Some(time) = self.read_at {
             self.holds
                 .extend(objects.iter().map(|object| Hold::new(object.clone(), time)));
         }
         self.read_at
+    }
+
+    /// A SERIALIZABLE transaction may read a little in the past, if that is still readable.
+    fn in_the_past(&self, objects: &[Arc<Object>], latest: u64) -> u64 {
+        let lag = match self.serializable {
+            true => self.world.inner().serializable_lag,
+            false => 0,
+        };
+        let since = objects.iter().map(|object| object.frontiers().since).max();
+        latest
+            .saturating_sub(lag)
+            .max(since.unwrap_or(0))
+            .min(latest)
+    }
+
+    /// The rows of a query that reads no objects.
+    pub(crate) fn rows_of(&self, query: &[Token]) -> Result<Vec<Row>, SqlError> {
+        let (sql, objects) = self.replace_objects(query);
+        if !objects.is_empty() {
+            return Err(SqlError::unsupported("INSERT of what objects contain"));
+        }
+        let now = self.world.inner().now();
+        Ok(self.answer_to(&sql, &[], now)?.rows)
     }
 
     fn answer_to(&self, sql: &str, inputs: &[Input], now: u64) -> Result<Answer, SqlError> {
@@ -137,6 +165,13 @@ impl Session {
             if !starts {
                 continue;
             }
+            if let Some((series, length)) = series(&tokens[at..]) {
+                sql.push_str(&render(&tokens[done..at]));
+                sql.push_str(&series);
+                at += length;
+                done = at;
+                continue;
+            }
             let (parts, end) = name_at(tokens, at);
             let Some(object) = self.user_object(&parts) else {
                 continue;
@@ -150,10 +185,10 @@ impl Session {
             if !aliased {
                 sql.push_str(&format!(
                     " AS \"{}\"",
-                    object.name.item.replace('"', "\"\"")
+                    object.name().item.replace('"', "\"\"")
                 ));
             }
-            if !objects.iter().any(|known| known.id == object.id) {
+            if !objects.iter().any(|known| known.id() == object.id()) {
                 objects.push(object);
             }
             (done, at) = (end, end);

@@ -15,8 +15,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::control::Control;
 use crate::error::SimError;
+use crate::faults::Logins;
 use crate::session::Session;
-use crate::startup;
+use crate::startup::{self, Access};
 use crate::wire::Stop;
 use crate::world::World;
 
@@ -39,6 +40,20 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// What `mz_version()` says.
     pub version: String,
+    /// What the timeouts of FETCH and of idle sessions are measured by.
+    pub time_limits: TimeLimits,
+    /// The catalog id of the first object is `u` and this number, at least 1.
+    pub first_id: u64,
+}
+
+/// What timeouts are measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLimits {
+    /// Real time, whatever the simulated clock says.
+    RealTime,
+    /// The clock of [`Control::set_clock`]: a test moves it, and nothing depends on how fast the
+    /// machine is.
+    SimulatedClock,
 }
 
 impl Default for Options {
@@ -49,6 +64,8 @@ impl Default for Options {
             password: None,
             tls: None,
             version: VERSION.to_owned(),
+            time_limits: TimeLimits::RealTime,
+            first_id: 1,
         }
     }
 }
@@ -97,7 +114,7 @@ impl Server {
         let acceptor = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = TcpListener::bind(&options.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let world = Arc::new(World::new());
+        let world = Arc::new(World::new(options.time_limits, options.first_id.max(1)));
         let ticking = tokio::spawn(tick(world.clone(), options.tick));
         let accepting = tokio::spawn(accept(listener, world.clone(), Arc::new(options), acceptor));
         Ok(Self {
@@ -192,7 +209,19 @@ async fn connection(
         tracing::debug!(%error, "nodelay was refused");
     }
     let password = options.password.as_deref();
-    let started = startup::accept(socket, tls.as_ref(), password, &world);
+    let (logins, cut) = {
+        let mut inner = world.inner();
+        (inner.logins.clone(), inner.cut_next_after.take())
+    };
+    if matches!(logins, Logins::Closed) {
+        return;
+    }
+    let access = Access {
+        password,
+        logins,
+        cut,
+    };
+    let started = startup::accept(socket, tls.as_ref(), access, &world);
     match tokio::time::timeout(STARTUP_LIMIT, started).await {
         Ok(Ok(Some((wire, client)))) => {
             Session::new(world, wire, &client, &options.version, pid)

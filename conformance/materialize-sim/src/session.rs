@@ -6,9 +6,10 @@ use std::sync::Arc;
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::startup::{BackendKeyData, ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::error::SqlError;
+use crate::faults::Failure;
 use crate::fetch::Cursor;
 use crate::hold::Hold;
 use crate::parser::parse;
@@ -31,7 +32,13 @@ pub(crate) struct Session {
     pub(crate) read_at: Option<u64>,
     /// What such a transaction has read.
     pub(crate) holds: Vec<Hold>,
+    /// Whether the transaction is SERIALIZABLE, which may read a little in the past.
+    pub(crate) serializable: bool,
     pub(crate) cancel: Arc<Notify>,
+    /// Told when the server ends every session.
+    pub(crate) ended: watch::Receiver<Option<Failure>>,
+    /// As in `mz_sessions`.
+    pub(crate) session_id: String,
     pid: i32,
 }
 
@@ -45,6 +52,8 @@ impl Session {
     ) -> Self {
         let variables = Variables::new(version, &client.parameters);
         let user = client.parameters.get("user").cloned().unwrap_or_default();
+        let ended = world.ended.subscribe();
+        let started = world.inner().now();
         Self {
             world,
             wire,
@@ -54,7 +63,14 @@ impl Session {
             cursors: HashMap::new(),
             read_at: None,
             holds: Vec::new(),
+            serializable: false,
             cancel: Arc::new(Notify::new()),
+            ended,
+            session_id: format!(
+                "{:08x}-{:04x}-7000-8000-{pid:012x}",
+                started >> 16 & 0xffff_ffff,
+                started & 0xffff
+            ),
             pid,
         }
     }
@@ -82,12 +98,17 @@ impl Session {
         let backend = BackendKeyData::new(self.pid, SecretKey::I32(key));
         self.wire.put(PgWireBackendMessage::BackendKeyData(backend));
         let text = format!(
-            "connected to Materialize {} (simulated)\n  User: {}\n  Cluster: {}\n  Database: {}\n  Schema: {}",
-            self.variables.get("mz_version"),
+            "connected to Materialize {}\n  Environment ID: simulated\n  Region: simulated\n  User: {}\n  Cluster: {}\n  Database: {}\n  Schema: {}\n  Session UUID: {}\n\nIssue a SQL query to get started. Need help?\n  View documentation: https://materialize.com/s/docs\n  Join our Slack community: https://materialize.com/s/chat\n    ",
+            self.variables
+                .get("mz_version")
+                .split(' ')
+                .next()
+                .unwrap_or_default(),
             self.user,
             self.variables.get("cluster"),
             self.variables.get("database"),
             self.variables.schema(),
+            self.session_id,
         );
         self.wire.notice("00000", text);
         self.wire.ready(self.transaction);
@@ -130,15 +151,13 @@ impl Session {
             TransactionStatus::Idle => None,
             _ => self.variables.idle_in_transaction(),
         };
-        let Some(limit) = idle_limit else {
-            return self.wire.receive().await;
-        };
-        tokio::time::timeout(limit, self.wire.receive())
-            .await
-            .unwrap_or_else(|_| {
-                let text = "terminating connection due to idle-in-transaction timeout";
-                Err(SqlError::fatal("25P03", text).into())
-            })
+        let limit = idle_limit.map(|limit| self.world.deadline(limit));
+        tokio::select! {
+            biased;
+            error = ended(&mut self.ended) => Err(error.into()),
+            () = self.world.reached(limit) => Err(Failure::idle_in_transaction().fatal().into()),
+            message = self.wire.receive() => message,
+        }
     }
 
     /// Waits while the server pretends to hang.
@@ -200,7 +219,8 @@ impl Session {
             return Err(SqlError::new("25P02", text).into());
         }
         match statement {
-            Statement::Begin => {
+            Statement::Begin { serializable } => {
+                self.serializable = serializable;
                 if self.transaction != TransactionStatus::Idle {
                     self.wire
                         .notice("25001", "there is already a transaction in progress");
@@ -288,6 +308,20 @@ impl Session {
             datarow::text_row(&mut bytes, row);
         }
         self.wire.send_rows(&bytes).await
+    }
+}
+
+/// Waits until the server ends every session.
+pub(crate) async fn ended(ended: &mut watch::Receiver<Option<Failure>>) -> SqlError {
+    match ended.changed().await {
+        Ok(()) => {
+            let failure = ended.borrow_and_update().clone();
+            failure
+                .unwrap_or_else(Failure::authentication_expired)
+                .fatal()
+        }
+        // The sender lives in the world that the session holds.
+        Err(_) => std::future::pending().await,
     }
 }
 

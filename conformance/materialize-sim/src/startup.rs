@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::SqlError;
+use crate::faults::Logins;
 use crate::wire::{Stop, Wire};
 use crate::world::World;
 
@@ -21,14 +22,26 @@ pub(crate) struct Client {
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
+/// Who may log in, and how far.
+pub(crate) struct Access<'a> {
+    /// Asked for if there is one.
+    pub(crate) password: Option<&'a str>,
+    pub(crate) logins: Logins,
+    /// Bytes after which the connection is cut.
+    pub(crate) cut: Option<u64>,
+}
+
 /// Negotiates encryption and checks the password. `None` if it was a cancel request.
 pub(crate) async fn accept(
     socket: TcpStream,
     tls: Option<&TlsAcceptor>,
-    password: Option<&str>,
+    access: Access<'_>,
     world: &Arc<World>,
 ) -> Result<Option<(Wire, Client)>, Stop> {
     let mut wire = negotiate(socket, tls).await?;
+    if let Some(bytes) = access.cut {
+        wire.cut_after(bytes);
+    }
     let startup = match wire.receive().await? {
         PgWireFrontendMessage::Startup(startup) => startup,
         PgWireFrontendMessage::CancelRequest(cancel) => {
@@ -52,7 +65,10 @@ pub(crate) async fn accept(
         let answer = NegotiateProtocolVersion::new(0, Vec::new());
         wire.put(PgWireBackendMessage::NegotiateProtocolVersion(answer));
     }
-    if let Some(expected) = password {
+    if let Logins::Refused(failure) = &access.logins {
+        return refuse(wire, failure.fatal()).await;
+    }
+    if let Some(expected) = access.password {
         wire.put(PgWireBackendMessage::Authentication(
             Authentication::CleartextPassword,
         ));

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use crate::derived::Operator;
 use crate::lexer::Token;
+use crate::object::Kind;
 use crate::types::Column;
-use crate::world::Kind;
 
 /// A statement, parsed but with no name looked up.
 #[derive(Debug)]
 pub(crate) enum Statement {
-    Begin,
+    Begin {
+        serializable: bool,
+    },
     Commit,
     Rollback,
     Set {
@@ -45,7 +48,24 @@ pub(crate) enum Statement {
         name: Vec<String>,
         query: ViewQuery,
         retention_ms: Option<u64>,
+        /// The view that this one is made to replace.
+        replaces: Option<Vec<String>>,
     },
+    ApplyReplacement {
+        view: Vec<String>,
+        replacement: Vec<String>,
+    },
+    SwapSchemas {
+        schema: Vec<String>,
+        with: String,
+    },
+    /// RESET if there is no value.
+    AlterSystem {
+        name: String,
+        value: Option<String>,
+    },
+    CreateRole,
+    Grant(Grant),
     CreateIndex {
         name: Option<String>,
         on: Vec<String>,
@@ -72,6 +92,10 @@ pub(crate) enum Statement {
         table: Vec<String>,
         columns: Option<Vec<String>>,
         rows: Vec<Vec<Literal>>,
+    },
+    InsertSelect {
+        table: Vec<String>,
+        query: Vec<Token>,
     },
     Delete {
         table: Vec<String>,
@@ -111,11 +135,41 @@ pub(crate) enum Target {
 pub(crate) enum ViewQuery {
     /// Columns (all of them if `None`) of one object.
     Object {
-        columns: Option<Vec<String>>,
+        columns: Option<Vec<Output>>,
         name: Vec<String>,
     },
     /// VALUES: a constant collection.
     Values(Vec<Vec<Literal>>),
+}
+
+/// A column of a view.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) expression: Expression,
+    pub(crate) name: Option<String>,
+}
+
+/// A value that a view computes, with no name looked up.
+#[derive(Debug)]
+pub(crate) enum Expression {
+    Column(String),
+    Number(i128),
+    Binary(Operator, Box<Expression>, Box<Expression>),
+}
+
+/// GRANT or REVOKE of the one privilege that each kind of target has here.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) granted: bool,
+    pub(crate) on: GrantOn,
+    pub(crate) role: String,
+}
+
+#[derive(Debug)]
+pub(crate) enum GrantOn {
+    Relation(Vec<String>),
+    Cluster(String),
+    Schema(Vec<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Which timestamps an object can be read at, and how the server refuses the others.
 
 use crate::error::SqlError;
-use crate::world::{DEFAULT_RETENTION_MS, Object, World};
+use crate::object::{DEFAULT_RETENTION_MS, Object};
+use crate::world::World;
 
 /// Checks `as_of` against the read frontier, that of an index in `cluster` included.
 ///
@@ -14,17 +15,17 @@ pub(crate) fn no_valid_timestamp(
     as_of: u64,
 ) -> Result<(), SqlError> {
     let frontiers = object.frontiers();
+    let id = object.id();
     let indexes = &world.inner().indexes;
-    let index = indexes
-        .iter()
-        .find(|i| i.on == object.id && i.cluster == cluster);
+    let index = indexes.iter().find(|i| i.on == id && i.cluster == cluster);
     let (inputs, since) = match (index, frontiers.upper) {
         // The dataflow reads the index, whatever the object retains.
         (Some(index), Some(upper)) => (
             format!("Indexed inputs: [(u1, u{})]", index.id),
             frontiers
                 .since
-                .max(upper.saturating_sub(DEFAULT_RETENTION_MS)),
+                .max(upper.saturating_sub(DEFAULT_RETENTION_MS))
+                .max(index.created_at.min(upper - 1)),
         ),
         _ => (
             format!("Storage inputs: [{}]", object.catalog_id()),
@@ -46,7 +47,7 @@ pub(crate) fn no_valid_timestamp(
 }
 
 /// `2026-12-01 00:16:12.000` for milliseconds since the epoch.
-fn date(time: u64) -> String {
+pub(crate) fn date(time: u64) -> String {
     let (days, ms) = (time / 86_400_000, time % 86_400_000);
     // Civil date from days since the epoch, counted in 400-year eras that start in March.
     let shifted = days + 719_468;

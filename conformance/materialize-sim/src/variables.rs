@@ -35,6 +35,24 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("enable_index_options", "on", false),
 ];
 
+/// The system user, and the cluster it starts in.
+const SYSTEM: &str = "mz_system";
+
+/// What ALTER SYSTEM can set besides [`VARIABLES`].
+const SYSTEM_VARIABLES: &[&str] = &[
+    "enable_rbac_checks",
+    "enable_replacement_materialized_views",
+    "enable_logical_compaction_window",
+];
+
+/// Whether ALTER SYSTEM can set it.
+pub(crate) fn is_known_to_the_system(name: &str) -> bool {
+    let variables = VARIABLES.iter().map(|(name, _, _)| name);
+    variables
+        .chain(SYSTEM_VARIABLES)
+        .any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// The variables of one session.
 pub(crate) struct Variables {
     values: BTreeMap<&'static str, String>,
@@ -49,6 +67,9 @@ impl Variables {
             .map(|(name, value, _)| (*name, (*value).to_owned()))
             .collect();
         values.insert("mz_version", version.to_owned());
+        if parameters.get("user").is_some_and(|user| user == SYSTEM) {
+            values.insert("cluster", SYSTEM.to_owned());
+        }
         let mut variables = Self {
             defaults: values.clone(),
             values,

@@ -43,6 +43,8 @@ pub(crate) struct Wire {
     pub(crate) context: DecodeContext,
     inbox: BytesMut,
     outbox: BytesMut,
+    /// Bytes that may still be sent before the connection is cut.
+    left: Option<u64>,
 }
 
 impl Wire {
@@ -52,7 +54,13 @@ impl Wire {
             context,
             inbox: BytesMut::new(),
             outbox: BytesMut::new(),
+            left: None,
         }
+    }
+
+    /// Closes the connection after this many more bytes, in the middle of a message or not.
+    pub(crate) fn cut_after(&mut self, bytes: u64) {
+        self.left = Some(bytes);
     }
 
     /// The next message. Cancelling it loses nothing.
@@ -104,6 +112,18 @@ impl Wire {
         )));
     }
 
+    pub(crate) fn notice_with_detail(&mut self, message: &str, detail: &str) {
+        let fields = vec![
+            (b'S', "NOTICE".to_owned()),
+            (b'C', "00000".to_owned()),
+            (b'M', message.to_owned()),
+            (b'D', detail.to_owned()),
+        ];
+        self.put(PgWireBackendMessage::NoticeResponse(NoticeResponse::new(
+            fields,
+        )));
+    }
+
     pub(crate) fn error(&mut self, error: &SqlError) {
         let mut fields = vec![
             (b'S', error.severity.to_owned()),
@@ -111,6 +131,7 @@ impl Wire {
             (b'M', error.message.clone()),
         ];
         fields.extend(error.detail.clone().map(|detail| (b'D', detail)));
+        fields.extend(error.position.map(|at| (b'P', at.to_string())));
         self.put(PgWireBackendMessage::ErrorResponse(ErrorResponse::new(
             fields,
         )));
@@ -131,17 +152,32 @@ impl Wire {
     /// Sends what was put, then `rows`.
     pub(crate) async fn send_rows(&mut self, rows: &[u8]) -> Result<(), Stop> {
         self.flush().await?;
-        self.socket.write_all(rows).await?;
-        self.socket.flush().await?;
-        Ok(())
+        write(&mut self.socket, &mut self.left, rows).await
     }
 
     pub(crate) async fn flush(&mut self) -> Result<(), Stop> {
-        if !self.outbox.is_empty() {
-            self.socket.write_all(&self.outbox).await?;
-            self.outbox.clear();
-        }
-        self.socket.flush().await?;
-        Ok(())
+        let sent = write(&mut self.socket, &mut self.left, &self.outbox).await;
+        self.outbox.clear();
+        sent
     }
+}
+
+async fn write(
+    socket: &mut Box<dyn Socket>,
+    left: &mut Option<u64>,
+    bytes: &[u8],
+) -> Result<(), Stop> {
+    let allowed = match left {
+        Some(left) => usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len())),
+        None => bytes.len(),
+    };
+    socket.write_all(&bytes[..allowed]).await?;
+    socket.flush().await?;
+    if let Some(left) = left {
+        *left -= allowed as u64;
+        if allowed < bytes.len() {
+            return Err(Stop::Gone);
+        }
+    }
+    Ok(())
 }

@@ -1,220 +1,29 @@
-//! The server's state: objects, their clocks, and what tests look at.
+//! The server's state: its objects, its clock, and what tests look at.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use crate::bench::{Bench, BenchFeed};
-use crate::error::{SimError, SqlError};
-use crate::feed::{Feed, LedgerFeed, Request, project};
-use crate::hold::Holds;
-use crate::ledger::Ledger;
-use crate::recording::Recording;
-use crate::recording_feed::RecordingFeed;
-use crate::row::{Change, Row};
-use crate::types::Column;
+use crate::derived::Derived;
+use crate::error::SimError;
+use crate::faults::{Failure, Logins};
+use crate::object::{Content, Name, Object, Parts};
+use crate::privileges::Privileges;
+use crate::row::Change;
+use crate::server::TimeLimits;
 use crate::{lock, wall_clock};
-
-/// Retention of an object that asks for none, in milliseconds.
-pub const DEFAULT_RETENTION_MS: u64 = 1000;
-
-/// `database.schema.name`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Name {
-    pub(crate) database: String,
-    pub(crate) schema: String,
-    pub(crate) item: String,
-}
-
-impl Name {
-    /// A name of one to three parts, the missing ones being `materialize` and `public`.
-    pub(crate) fn from_parts(parts: &[String], database: &str, schema: &str) -> Self {
-        let mut from_the_end = parts.iter().rev().cloned();
-        let item = from_the_end.next().unwrap_or_default();
-        let schema = from_the_end.next().unwrap_or_else(|| schema.to_owned());
-        let database = from_the_end.next().unwrap_or_else(|| database.to_owned());
-        Self {
-            database,
-            schema,
-            item,
-        }
-    }
-
-    /// As the library takes it: parts separated by dots, nothing quoted.
-    pub(crate) fn parse(text: &str) -> Self {
-        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
-        Self::from_parts(&parts, "materialize", "public")
-    }
-}
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.database, self.schema, self.item)
-    }
-}
-
-/// What kind of object it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A table.
-    Table,
-    /// A materialized view.
-    MaterializedView,
-    /// A view without storage: it reads its inputs again for every subscription.
-    View,
-}
-
-impl Kind {
-    /// As in `mz_objects.type`.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::MaterializedView => "materialized-view",
-            Self::View => "view",
-        }
-    }
-
-    /// As in SQL.
-    pub(crate) fn keyword(self) -> &'static str {
-        match self {
-            Self::Table => "TABLE",
-            Self::MaterializedView => "MATERIALIZED VIEW",
-            Self::View => "VIEW",
-        }
-    }
-}
-
-/// Where the rows of an object come from.
-#[derive(Clone)]
-pub(crate) enum Content {
-    /// A history of its own, or columns of another object's.
-    Ledger {
-        ledger: Arc<Mutex<Ledger>>,
-        columns: Option<Vec<usize>>,
-    },
-    Recording(Arc<Recording>),
-    Bench(Arc<Bench>),
-}
-
-/// A table or view.
-pub(crate) struct Object {
-    pub(crate) id: u64,
-    pub(crate) oid: u32,
-    pub(crate) name: Name,
-    pub(crate) kind: Kind,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) content: Content,
-    pub(crate) holds: Holds,
-    retention_ms: AtomicU64,
-    created_at: u64,
-    dropped: OnceLock<()>,
-}
-
-/// Where an object can be read.
-pub(crate) struct Frontiers {
-    pub(crate) since: u64,
-    /// `None` if it is complete.
-    pub(crate) upper: Option<u64>,
-}
-
-impl Object {
-    /// The catalog id, `u<number>`.
-    pub(crate) fn catalog_id(&self) -> String {
-        format!("u{}", self.id)
-    }
-
-    pub(crate) fn retention_ms(&self) -> u64 {
-        self.retention_ms.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_retention_ms(&self, retention_ms: u64) {
-        self.retention_ms.store(retention_ms, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.dropped.get().is_some()
-    }
-
-    pub(crate) fn frontiers(&self) -> Frontiers {
-        match &self.content {
-            Content::Ledger { ledger, .. } => {
-                let ledger = lock(ledger);
-                if ledger.finished() {
-                    return Frontiers {
-                        since: 0,
-                        upper: None,
-                    };
-                }
-                let upper = ledger.upper();
-                let since = upper
-                    .saturating_sub(self.retention_ms())
-                    .max(self.created_at);
-                let since = since.min(self.holds.earliest().unwrap_or(u64::MAX));
-                Frontiers {
-                    since: since.min(upper - 1),
-                    upper: Some(upper),
-                }
-            }
-            // Their whole history is kept.
-            Content::Recording(recording) => Frontiers {
-                since: recording.start,
-                upper: Some(recording.revealed()),
-            },
-            Content::Bench(bench) => Frontiers {
-                since: bench.start,
-                upper: Some(bench.upper()),
-            },
-        }
-    }
-
-    /// AS OF of a subscription that names none.
-    pub(crate) fn default_as_of(&self) -> u64 {
-        match (&self.content, self.frontiers().upper) {
-            (Content::Recording(recording), _) => recording.start,
-            (Content::Bench(bench), _) => bench.start,
-            (_, Some(upper)) => upper - 1,
-            (_, None) => wall_clock(),
-        }
-    }
-
-    pub(crate) fn subscribe(&self, request: Request) -> Result<Box<dyn Feed>, SqlError> {
-        Ok(match &self.content {
-            Content::Ledger { ledger, columns } => {
-                Box::new(LedgerFeed::new(ledger.clone(), columns.clone(), request))
-            }
-            Content::Recording(recording) => {
-                Box::new(RecordingFeed::new(recording.clone(), request))
-            }
-            Content::Bench(bench) => Box::new(BenchFeed::new(bench.clone(), request)?),
-        })
-    }
-
-    /// Every distinct row of the contents at `as_of` with its multiplicity.
-    pub(crate) fn for_each_row(&self, as_of: u64, mut each: impl FnMut(&Row, i64)) {
-        match &self.content {
-            Content::Ledger { ledger, columns } => {
-                let contents = lock(ledger).contents(as_of);
-                for (row, count) in project(contents, columns.as_deref()) {
-                    each(&row, count);
-                }
-            }
-            Content::Recording(recording) => recording.for_each_row(as_of, each),
-            Content::Bench(bench) => bench.for_each_row(as_of, each),
-        }
-    }
-}
 
 /// An index, which decides what a subscription in its cluster can still read.
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
     pub(crate) id: u64,
-    pub(crate) oid: u32,
     pub(crate) name: String,
     pub(crate) on: u64,
     pub(crate) cluster: String,
+    pub(crate) created_at: u64,
 }
 
 /// What makes timestamps.
@@ -225,6 +34,18 @@ pub(crate) enum Clock {
     Held(u64),
 }
 
+/// A running SUBSCRIBE, as the catalog lists it.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscription {
+    pub(crate) session: String,
+    pub(crate) cluster: String,
+    pub(crate) created_at: u64,
+    pub(crate) object: String,
+}
+
+/// `max_result_size` of a server that was not told otherwise, in bytes.
+pub(crate) const DEFAULT_MAX_RESULT_SIZE: u64 = 1 << 30;
+
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) objects: Vec<Arc<Object>>,
@@ -234,22 +55,45 @@ pub(crate) struct Inner {
     pub(crate) schemas: Vec<(String, String)>,
     pub(crate) statements: Vec<String>,
     pub(crate) backends: HashMap<i32, (i32, Arc<Notify>)>,
+    pub(crate) subscriptions: BTreeMap<u64, Subscription>,
+    pub(crate) privileges: Privileges,
+    /// In bytes, of all updates between two progress rows.
+    pub(crate) max_result_size: u64,
+    /// In bytes, of what a client has not fetched yet.
+    pub(crate) max_buffered_bytes: u64,
+    /// How far behind the clock a SERIALIZABLE transaction reads, in milliseconds.
+    pub(crate) serializable_lag: u64,
+    pub(crate) logins: Logins,
+    /// Where the next connection is cut, in bytes.
+    pub(crate) cut_next_after: Option<u64>,
     next_id: u64,
+    next_subscription: u64,
 }
 
 /// Everything the sessions share.
 pub(crate) struct World {
     inner: Mutex<Inner>,
-    /// Counts up whenever a frontier moved or an object went away.
+    time_limits: TimeLimits,
+    /// Counts up whenever a frontier moved, an object went away or the clock was set.
     pub(crate) changed: watch::Sender<u64>,
     /// Counts up when every connection must close.
     pub(crate) killed: watch::Sender<u64>,
     /// While true no session sends anything.
     pub(crate) stalled: watch::Sender<bool>,
+    /// What every session there is must be told before it ends.
+    pub(crate) ended: watch::Sender<Option<Failure>>,
+}
+
+/// When something is given up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Deadline {
+    Real(Instant),
+    /// In milliseconds of the simulated clock.
+    Clock(u64),
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(time_limits: TimeLimits, first_id: u64) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 clock: Clock::Wall,
@@ -259,11 +103,21 @@ impl World {
                 schemas: vec![("materialize".to_owned(), "public".to_owned())],
                 statements: Vec::new(),
                 backends: HashMap::new(),
-                next_id: 1,
+                subscriptions: BTreeMap::new(),
+                privileges: Privileges::default(),
+                max_result_size: DEFAULT_MAX_RESULT_SIZE,
+                max_buffered_bytes: u64::MAX,
+                serializable_lag: 0,
+                logins: Logins::Accepted,
+                cut_next_after: None,
+                next_id: first_id,
+                next_subscription: 1,
             }),
+            time_limits,
             changed: watch::Sender::new(0),
             killed: watch::Sender::new(0),
             stalled: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
         }
     }
 
@@ -275,103 +129,183 @@ impl World {
         self.changed.send_modify(|version| *version += 1);
     }
 
-    /// Lets every table's frontier follow the clock.
+    /// Lets every frontier follow the clock.
     pub(crate) fn tick(&self) {
         let inner = self.inner();
         let now = inner.now();
         for object in &inner.objects {
-            if let Content::Ledger { ledger, .. } = &object.content {
+            if let Content::Ledger(ledger) = &object.content {
                 lock(ledger).advance(now);
+                // Compaction follows, also where nobody asks for the frontiers.
+                object.frontiers();
             }
         }
         drop(inner);
         self.notify();
     }
 
+    pub(crate) fn deadline(&self, after: Duration) -> Deadline {
+        match self.time_limits {
+            TimeLimits::RealTime => Deadline::Real(Instant::now() + after),
+            TimeLimits::SimulatedClock => {
+                let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                Deadline::Clock(self.inner().now().saturating_add(ms))
+            }
+        }
+    }
+
+    /// Waits for the deadline, forever if there is none.
+    pub(crate) async fn reached(&self, deadline: Option<Deadline>) {
+        match deadline {
+            None => std::future::pending().await,
+            Some(Deadline::Real(at)) => tokio::time::sleep_until(at).await,
+            Some(Deadline::Clock(at)) => {
+                let mut changed = self.changed.subscribe();
+                // The sender lives in this world.
+                let _ = changed.wait_for(|_| self.inner().now() >= at).await;
+            }
+        }
+    }
+
     /// Writes to a table at the next timestamp, which is returned.
-    pub(crate) fn write(&self, object: &Object, changes: Vec<Change>) -> Result<u64, SimError> {
-        let not_writable = || SimError::NotWritable(object.name.to_string());
-        let Content::Ledger {
-            ledger,
-            columns: None,
-        } = &object.content
-        else {
+    pub(crate) fn write(
+        &self,
+        object: &Arc<Object>,
+        changes: Vec<Change>,
+    ) -> Result<u64, SimError> {
+        let not_writable = || SimError::NotWritable(object.name().to_string());
+        let Content::Ledger(ledger) = &object.content else {
             return Err(not_writable());
         };
+        if object.derivation().is_some() || lock(ledger).finished() {
+            return Err(not_writable());
+        }
         for (row, _) in &changes {
             if row.len() != object.columns.len() {
                 return Err(SimError::Width {
-                    object: object.name.to_string(),
+                    object: object.name().to_string(),
                     expected: object.columns.len(),
                     got: row.len(),
                 });
             }
         }
+        let changes = changes
+            .into_iter()
+            .map(|(row, diff)| (Arc::new(row), diff))
+            .collect();
         let inner = self.inner();
-        let mut ledger = lock(ledger);
-        if ledger.finished() {
-            return Err(not_writable());
-        }
-        let time = inner.now().max(ledger.upper());
-        ledger.append(
-            time,
-            changes
-                .into_iter()
-                .map(|(row, diff)| (Arc::new(row), diff))
-                .collect(),
-        );
-        drop(ledger);
+        let time = inner.next_time(object);
+        let errors = Vec::new();
+        inner.append(object, time, Derived { changes, errors });
         drop(inner);
         self.notify();
         Ok(time)
     }
 
     /// Adds an object; its frontier starts at the clock.
-    pub(crate) fn create(
-        &self,
-        name: Name,
-        kind: Kind,
-        columns: Vec<Column>,
-        retention_ms: Option<u64>,
-        content: Option<Content>,
-    ) -> Result<Arc<Object>, SimError> {
+    pub(crate) fn create(&self, name: Name, parts: Parts) -> Result<Arc<Object>, SimError> {
         let mut inner = self.inner();
         if inner.find(&name).is_some() {
             return Err(SimError::Exists(name.to_string()));
         }
         let now = inner.now();
-        let content = content.unwrap_or_else(|| Content::Ledger {
-            ledger: Arc::new(Mutex::new(Ledger::new(now + 1))),
-            columns: None,
-        });
         let id = inner.take_id();
-        let object = Arc::new(Object {
-            id,
-            oid: oid_of(id),
-            name,
-            kind,
-            columns,
-            content,
-            holds: Holds::default(),
-            retention_ms: AtomicU64::new(retention_ms.unwrap_or(DEFAULT_RETENTION_MS)),
-            created_at: now,
-            dropped: OnceLock::new(),
-        });
+        let object = Arc::new(Object::new(id, name, parts, now));
         inner.objects.push(object.clone());
         Ok(object)
+    }
+
+    /// Adds an index, which holds nothing from before.
+    pub(crate) fn create_index(&self, object: &Object, name: Option<String>, cluster: String) {
+        let mut inner = self.inner();
+        let id = inner.take_id();
+        let created_at = inner.now();
+        inner.indexes.push(Index {
+            id,
+            name: name.unwrap_or_else(|| format!("{}_primary_idx", object.name().item)),
+            on: object.id(),
+            cluster,
+            created_at,
+        });
     }
 
     /// Removes an object; running subscriptions to it fail.
     pub(crate) fn drop_object(&self, name: &Name) -> Option<Arc<Object>> {
         let mut inner = self.inner();
-        let at = inner.objects.iter().position(|o| o.name == *name)?;
+        let at = inner.objects.iter().position(|o| o.is_named(name))?;
         let object = inner.objects.remove(at);
-        inner.indexes.retain(|index| index.on != object.id);
-        // Only this place sets it, once per object.
-        let _ = object.dropped.set(());
+        let id = object.id();
+        inner.indexes.retain(|index| index.on != id);
+        object.set_dropped();
         drop(inner);
         self.notify();
         Some(object)
+    }
+
+    /// Exchanges the names of two schemas of one database; the objects in them keep their ids.
+    pub(crate) fn swap_schemas(&self, database: &str, a: &str, b: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        let find = |inner: &Inner, schema: &str| {
+            let pair = (database.to_owned(), schema.to_owned());
+            let found = inner.schemas.iter().position(|known| *known == pair);
+            found.ok_or_else(|| schema.to_owned())
+        };
+        let (at_a, at_b) = (find(&inner, a)?, find(&inner, b)?);
+        b.clone_into(&mut inner.schemas[at_a].1);
+        a.clone_into(&mut inner.schemas[at_b].1);
+        for object in &inner.objects {
+            let name = object.name();
+            match &name.schema {
+                _ if name.database != database => {}
+                schema if schema == a => object.move_to_schema(b),
+                schema if schema == b => object.move_to_schema(a),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a view go on as `replacement`: its shard and stream stay, id and retention change,
+    /// and the difference of the contents is written at one timestamp.
+    pub(crate) fn apply_replacement(&self, view: &Arc<Object>, replacement: &Arc<Object>) {
+        let (Content::Ledger(old), Content::Ledger(new)) = (&view.content, &replacement.content)
+        else {
+            // Only views with a history of their own can be replaced, or be replacements.
+            return;
+        };
+        let mut inner = self.inner();
+        let time = inner.next_time(view);
+        let mut difference = {
+            let new = lock(new);
+            Derived {
+                changes: new.contents(u64::MAX),
+                errors: new.errors(u64::MAX),
+            }
+        };
+        {
+            let old = lock(old);
+            let removed = |(row, diff): (_, i64)| (row, -diff);
+            let contents = old.contents(u64::MAX);
+            difference.changes.extend(contents.into_iter().map(removed));
+            let errors = old.errors(u64::MAX).into_iter();
+            difference
+                .errors
+                .extend(errors.map(|(text, diff)| (text, -diff)));
+        }
+        difference.changes = crate::row::consolidate(&difference.changes);
+        let was = view.id();
+        view.become_id(replacement.id());
+        view.set_derivation(replacement.derivation());
+        view.set_retention_ms(replacement.retention_ms());
+        for index in inner.indexes.iter_mut().filter(|index| index.on == was) {
+            index.on = replacement.id();
+        }
+        inner
+            .objects
+            .retain(|object| !Arc::ptr_eq(object, replacement));
+        inner.append(view, time, difference);
+        drop(inner);
+        self.notify();
     }
 }
 
@@ -395,11 +329,47 @@ impl Inner {
     }
 
     pub(crate) fn find(&self, name: &Name) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|o| o.name == *name)
+        self.objects.iter().find(|o| o.is_named(name))
     }
 
     pub(crate) fn find_id(&self, id: &str) -> Option<&Arc<Object>> {
         let id = id.strip_prefix('u')?.parse::<u64>().ok()?;
-        self.objects.iter().find(|o| o.id == id)
+        self.objects.iter().find(|o| o.id() == id)
+    }
+
+    /// Lists a subscription; the number to take it off the list again.
+    pub(crate) fn list_subscription(&mut self, subscription: Subscription) -> u64 {
+        let number = self.next_subscription;
+        self.next_subscription += 1;
+        self.subscriptions.insert(number, subscription);
+        number
+    }
+
+    fn dependents(&self, of: &Arc<Object>) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.iter().filter(|view| view.reads(of))
+    }
+
+    /// The first time that is open in an object and in every view of it.
+    fn next_time(&self, object: &Arc<Object>) -> u64 {
+        let uppers = self.dependents(object).chain([object]);
+        let uppers = uppers.filter_map(|o| o.frontiers().upper);
+        uppers.max().unwrap_or(0).max(self.now())
+    }
+
+    /// Writes to an object and to every view of it.
+    fn append(&self, object: &Arc<Object>, time: u64, derived: Derived) {
+        let views = self.objects.iter().filter_map(|view| {
+            let derivation = view.derivation()?;
+            Arc::ptr_eq(&derivation.input, object).then_some((view, derivation))
+        });
+        for (view, derivation) in views {
+            let mut of_view = derivation.apply(&derived.changes);
+            // What the input cannot compute its views cannot either.
+            of_view.errors.extend(derived.errors.iter().cloned());
+            self.append(view, time, of_view);
+        }
+        if let Content::Ledger(ledger) = &object.content {
+            lock(ledger).append(time, derived);
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Parsed, Parser};
 use crate::error::SqlError;
-use crate::statement::{DropKind, Literal, Statement, ViewQuery};
+use crate::object::Kind;
+use crate::statement::{DropKind, Literal, Statement};
 use crate::types::Column;
-use crate::world::Kind;
 
 impl Parser<'_> {
     pub(super) fn create(&mut self) -> Parsed<Statement> {
@@ -16,6 +16,13 @@ impl Parser<'_> {
         }
         if self.word("view") {
             return self.create_view(Kind::View);
+        }
+        if self.word("replacement materialized view") {
+            return self.create_replacement();
+        }
+        if self.word("role") {
+            self.identifier()?;
+            return Ok(Statement::CreateRole);
         }
         if self.word("schema") {
             return Ok(Statement::CreateSchema { name: self.name()? });
@@ -93,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// `[WITH (RETAIN HISTORY [=] FOR '1h')]`.
-    fn with_retention(&mut self) -> Parsed<Option<u64>> {
+    pub(super) fn with_retention(&mut self) -> Parsed<Option<u64>> {
         if !self.word("with") {
             return Ok(None);
         }
@@ -110,45 +117,6 @@ impl Parser<'_> {
         Ok(u64::try_from(self.interval()?.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn create_view(&mut self, kind: Kind) -> Parsed<Statement> {
-        let name = self.name()?;
-        if self.word("in cluster") {
-            self.identifier()?;
-        }
-        let retention_ms = self.with_retention()?;
-        self.need("as")?;
-        if self.word("values") {
-            let query = ViewQuery::Values(self.rows()?);
-            return Ok(Statement::CreateView {
-                kind,
-                name,
-                query,
-                retention_ms,
-            });
-        }
-        self.need("select")?;
-        let columns = if self.symbol("*") {
-            None
-        } else {
-            let mut columns = vec![self.identifier()?];
-            while self.symbol(",") {
-                columns.push(self.identifier()?);
-            }
-            Some(columns)
-        };
-        self.need("from")?;
-        let query = ViewQuery::Object {
-            columns,
-            name: self.name()?,
-        };
-        Ok(Statement::CreateView {
-            kind,
-            name,
-            query,
-            retention_ms,
-        })
-    }
-
     fn object_kind(&mut self) -> Option<Kind> {
         if self.word("table") {
             Some(Kind::Table)
@@ -160,10 +128,25 @@ impl Parser<'_> {
     }
 
     pub(super) fn alter(&mut self) -> Parsed<Statement> {
+        if self.word("schema") {
+            let schema = self.name()?;
+            self.need("swap with")?;
+            let with = self.identifier()?;
+            return Ok(Statement::SwapSchemas { schema, with });
+        }
+        if self.word("system") {
+            return self.alter_system();
+        }
         let kind = self
             .object_kind()
             .ok_or_else(|| SqlError::unsupported("this ALTER"))?;
         let name = self.name()?;
+        if self.word("apply replacement") {
+            return Ok(Statement::ApplyReplacement {
+                view: name,
+                replacement: self.name()?,
+            });
+        }
         let reset = self.word("reset");
         if !reset {
             self.need("set")?;
@@ -181,6 +164,21 @@ impl Parser<'_> {
             kind,
             retention_ms,
         })
+    }
+
+    fn alter_system(&mut self) -> Parsed<Statement> {
+        if self.word("reset") {
+            let name = self.identifier()?;
+            return Ok(Statement::AlterSystem { name, value: None });
+        }
+        self.need("set")?;
+        match self.set()? {
+            Statement::Set { name, value } => Ok(Statement::AlterSystem {
+                name,
+                value: Some(value),
+            }),
+            _ => Err(self.expected("a value")),
+        }
     }
 
     pub(super) fn drop(&mut self) -> Parsed<Statement> {
@@ -211,8 +209,14 @@ impl Parser<'_> {
         } else {
             None
         };
+        if columns.is_none() && self.peek().is_some_and(|t| t.is_word("select")) {
+            let query = self.tokens[self.at..].to_vec();
+            self.at = self.tokens.len();
+            return Ok(Statement::InsertSelect { table, query });
+        }
         if !self.word("values") {
-            return Err(SqlError::unsupported("INSERT of anything but VALUES"));
+            let text = "INSERT of anything but VALUES, or SELECT into all columns";
+            return Err(SqlError::unsupported(text));
         }
         Ok(Statement::Insert {
             table,

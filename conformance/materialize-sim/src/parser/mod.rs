@@ -1,7 +1,9 @@
 //! Tokens into statements.
 
 mod changes;
+mod privileges;
 mod subscribe;
+mod view;
 
 use std::time::Duration;
 
@@ -42,6 +44,23 @@ pub(crate) fn duration(text: &str, bare: Duration) -> Option<Duration> {
         _ => return None,
     };
     Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok()
+}
+
+/// A size as in `'1MB'` or `1000`: in bytes, units being powers of 1024.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "B" => 1,
+        "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
 }
 
 struct Parser<'a> {
@@ -223,6 +242,8 @@ impl Parser<'_> {
             "insert" => self.insert(),
             "delete" => self.delete(),
             "update" => self.update(),
+            "grant" => self.grant(true),
+            "revoke" => self.grant(false),
             "select" => {
                 self.at -= 1;
                 self.select()
@@ -234,10 +255,13 @@ impl Parser<'_> {
         }
     }
 
-    /// Isolation levels and access modes make no difference here.
+    /// Access modes make no difference here.
     fn begin(&mut self) -> Parsed<Statement> {
+        let mode = &self.tokens[self.at..];
+        let strict = mode.iter().any(|t| t.is_word("strict"));
+        let serializable = !strict && mode.iter().any(|t| t.is_word("serializable"));
         self.at = self.tokens.len();
-        Ok(Statement::Begin)
+        Ok(Statement::Begin { serializable })
     }
 
     fn set(&mut self) -> Parsed<Statement> {

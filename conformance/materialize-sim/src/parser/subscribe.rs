@@ -63,12 +63,14 @@ impl Parser<'_> {
         }
         let id = self.identifier()?;
         self.need("as")?;
+        // Statements here are ASCII where it matters, so bytes are characters.
+        let position = self.peek().map(|token| token.start + 1);
         let name = self.name()?;
         self.need_symbol("]")?;
         if name.len() < 2 {
-            return Err(SqlError::syntax(
-                "table name in square brackets must be fully qualified",
-            ));
+            let text = "table name in square brackets must be fully qualified";
+            let error = SqlError::syntax(text);
+            return Err(SqlError { position, ..error });
         }
         Ok(Target::Id(id))
     }
