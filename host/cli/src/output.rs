@@ -72,15 +72,19 @@ pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let mut after_break = false;
     for c in text.trim_end().chars() {
-        let is_break = matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}');
-        if is_break && !line.ends_with(' ') {
-            line.push(' ');
-        } else if !is_break && is_unsafe(c) {
-            line.extend(c.escape_unicode());
-        } else if !is_break && !(after_break && c == ' ') {
-            line.push(c);
+        match c {
+            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => {
+                if !line.ends_with(' ') {
+                    line.push(' ');
+                }
+                after_break = true;
+                continue;
+            }
+            ' ' if after_break => continue,
+            c if is_unsafe(c) => line.extend(c.escape_unicode()),
+            c => line.push(c),
         }
-        after_break = is_break || (after_break && c == ' ');
+        after_break = false;
     }
     line
 }
