@@ -96,6 +96,53 @@ impl Control {
         }
     }
 
+    /// What an operator can do when the documents of a view cannot be continued: they cannot be
+    /// rebuilt from a checkpoint.
+    pub(crate) fn start_again(&self) -> String {
+        format!(
+            "use a new `sink_id`, or delete document `{}` of namespace `{}`: both start again with \
+             a snapshot",
+            self.id, self.namespace
+        )
+    }
+
+    /// The error for an incarnation that is not there, although the document as last seen names
+    /// it.
+    pub(crate) fn missing<H: Http>(
+        &mut self,
+        client: &Client<H>,
+        view: &str,
+        incarnation: &str,
+    ) -> Error {
+        let known = self.text().map(str::to_owned);
+        match self.read(client) {
+            // Another worker has retired it, or the document is gone as well.
+            Ok(found) if found != known => Error::Conflict(found),
+            Ok(_) => Error::permanent(
+                "no-namespace",
+                format!(
+                    "namespace `{incarnation}`, which the checkpoint names for view `{view}`, \
+                     does not exist: somebody deleted it. A worker cannot rebuild it from the \
+                     checkpoint: {}",
+                    self.start_again()
+                ),
+            ),
+            Err(error) => error,
+        }
+    }
+
+    /// The error for a control namespace that does not take what this sink stores.
+    fn unfit(&self, failure: &Failure) -> Error {
+        Error::permanent(
+            "schema-conflict",
+            format!(
+                "the checkpoint cannot be kept in namespace `{}`: {}. If something else uses that \
+                 namespace, set `control_namespace` to another name",
+                self.namespace, failure.message
+            ),
+        )
+    }
+
     /// Reads the document, seeing every write that was acknowledged before.
     pub(crate) fn read<H: Http>(&mut self, client: &Client<H>) -> Result<Option<String>, Error> {
         let query = json!({
@@ -108,6 +155,7 @@ impl Control {
         let page: Page = match client.query(&self.namespace, query.to_string().into_bytes()) {
             Ok(page) => page,
             Err(Trouble::NoNamespace(_)) => Page { rows: Vec::new() },
+            Err(Trouble::BadRequest(failure)) => return Err(self.unfit(&failure)),
             Err(trouble) => return Err(trouble.of_idempotent()),
         };
         let document = page.rows.into_iter().next();
@@ -125,7 +173,8 @@ impl Control {
                 "damaged-checkpoint",
                 format!(
                     "document `{}` of namespace `{}` was not written by this sink: delete it to \
-                     start again with a snapshot",
+                     start again with a snapshot; if something else uses that namespace, set \
+                     `control_namespace` to another name",
                     self.id, self.namespace
                 ),
             ));
@@ -192,6 +241,7 @@ impl Control {
             }
             Err(Trouble::NotProcessed(failure)) => Err(Error::Retryable(failure)),
             Err(Trouble::MaybeProcessed(failure)) => Err(Error::Unknown(failure)),
+            Err(Trouble::BadRequest(failure)) => Err(self.unfit(&failure)),
             Err(Trouble::Refused(failure)) => Err(Error::Permanent(failure)),
         }
     }

@@ -19,6 +19,9 @@ pub(crate) enum Trouble {
     MaybeProcessed(Failure),
     /// Refused; another try is refused as well.
     Refused(Failure),
+    /// Refused because of what was asked: it may not fit what the namespace holds, such as
+    /// another type for an attribute.
+    BadRequest(Failure),
     /// turbopuffer says that the namespace does not exist.
     NoNamespace(Failure),
 }
@@ -30,7 +33,9 @@ impl Trouble {
             Trouble::NotProcessed(failure) | Trouble::MaybeProcessed(failure) => {
                 Error::Retryable(failure)
             }
-            Trouble::Refused(failure) | Trouble::NoNamespace(failure) => Error::Permanent(failure),
+            Trouble::Refused(failure)
+            | Trouble::BadRequest(failure)
+            | Trouble::NoNamespace(failure) => Error::Permanent(failure),
         }
     }
 }
@@ -121,6 +126,17 @@ impl<H: Http> Client<H> {
     /// Writes something other than rows and waits for the answer.
     pub(crate) fn write(&self, namespace: &str, body: Vec<u8>) -> Result<Written, Trouble> {
         self.start_write(namespace, body, Quotable::Yes)?.wait()
+    }
+
+    /// Declares a schema and waits for the answer. Without `create`, the namespace must be there.
+    pub(crate) fn declare(
+        &self,
+        namespace: &str,
+        create: bool,
+        schema: &str,
+    ) -> Result<Written, Trouble> {
+        let body = format!(r#"{{"create_namespace":{create},"schema":{schema}}}"#);
+        self.write(namespace, body.into_bytes())
     }
 
     /// Asks a namespace.
@@ -239,6 +255,7 @@ fn answered<T: DeserializeOwned>(
     )
     .retry_after_ms(response.retry_after_ms());
     Err(match response.status {
+        400 => Trouble::BadRequest(failure),
         404 if genuine => Trouble::NoNamespace(failure),
         // A conflict with other work in the namespace, and too many requests.
         409 | 425 | 429 => Trouble::NotProcessed(failure),

@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 
-use mz_sink_guest::{Batch, Chunk, Error, Http};
+use mz_sink_guest::{Batch, Chunk, Error, Failure, Http};
 
-use crate::client::{Client, Writing};
+use crate::checkpoint::Control;
+use crate::client::{Client, Trouble, Writing};
 use crate::config::Config;
 use crate::encode::{self, Mode, Stamp};
 use crate::schema::Table;
@@ -25,12 +26,14 @@ pub(crate) struct Place {
 /// The rows of one batch on their way.
 pub(crate) struct Requests<'a, H: Http> {
     client: &'a Client<H>,
+    /// Asked when a namespace is not as it should be.
+    control: &'a mut Control,
     tables: &'a [Table],
     /// By view; none when the batch may not have rows for it.
     places: &'a [Option<Place>],
     stamp: Stamp,
     limits: Limits,
-    in_flight: VecDeque<InFlight<H::Exchange>>,
+    in_flight: VecDeque<InFlight<'a, H::Exchange>>,
     /// Of the last body, to allocate the next one at once.
     bytes_per_row: usize,
 }
@@ -43,15 +46,17 @@ struct Limits {
     pull_bytes: u32,
 }
 
-struct InFlight<E> {
+struct InFlight<'a, E> {
     writing: Writing<E>,
     rows: u64,
-    mode: Mode,
+    table: &'a Table,
+    place: &'a Place,
 }
 
 impl<'a, H: Http> Requests<'a, H> {
     pub(crate) fn new(
         client: &'a Client<H>,
+        control: &'a mut Control,
         tables: &'a [Table],
         places: &'a [Option<Place>],
         stamp: Stamp,
@@ -59,6 +64,7 @@ impl<'a, H: Http> Requests<'a, H> {
     ) -> Self {
         Requests {
             client,
+            control,
             tables,
             places,
             stamp,
@@ -76,8 +82,9 @@ impl<'a, H: Http> Requests<'a, H> {
 
     /// Sends all rows and returns when every request has succeeded.
     pub(crate) fn send_all<B: Batch>(mut self, batch: &mut B) -> Result<(), Error> {
+        let tables = self.tables;
         while let Some(chunk) = batch.next(self.limits.pull_bytes)? {
-            let table = self.tables.get(chunk.view()).ok_or_else(|| {
+            let table = tables.get(chunk.view()).ok_or_else(|| {
                 Error::permanent("malformed-chunk", "a chunk is of a view that is not there")
             })?;
             let screened = screen::screened(table, &chunk, batch)?;
@@ -94,18 +101,20 @@ impl<'a, H: Http> Requests<'a, H> {
 
     fn send<B: Batch>(
         &mut self,
-        table: &Table,
+        table: &'a Table,
         chunk: &Chunk,
         rows: &[u32],
         batch: &mut B,
     ) -> Result<(), Error> {
-        let Some(place) = self.places.get(chunk.view()).and_then(Option::as_ref) else {
+        let places = self.places;
+        let Some(place) = places.get(chunk.view()).and_then(Option::as_ref) else {
             return Err(Error::permanent(
                 "no-incarnation",
                 format!(
-                    "there are changes for view `{}`, and no snapshot of it in turbopuffer: take \
-                     a snapshot again",
-                    table.view
+                    "there are changes for view `{}`, and the checkpoint names no namespace for \
+                     it: {}",
+                    table.view,
+                    self.control.start_again()
                 ),
             ));
         };
@@ -129,22 +138,29 @@ impl<'a, H: Http> Requests<'a, H> {
             };
         }
         self.bytes_per_row = body.len() / rows.len().max(1);
-        self.start(place, body, rows.len())
+        self.start(table, place, body, rows.len())
     }
 
     /// A refused row leaves no older document of its key behind. A namespace that is being
     /// loaded has none.
-    fn hide(&mut self, table: &Table, chunk: &Chunk, rows: &[u32]) -> Result<(), Error> {
-        match self.places.get(chunk.view()).and_then(Option::as_ref) {
+    fn hide(&mut self, table: &'a Table, chunk: &Chunk, rows: &[u32]) -> Result<(), Error> {
+        let places = self.places;
+        match places.get(chunk.view()).and_then(Option::as_ref) {
             Some(place) if place.mode == Mode::NewerWins => {
                 let body = encode::tombstones(table, chunk, rows, self.stamp)?;
-                self.start(place, body, rows.len())
+                self.start(table, place, body, rows.len())
             }
             _ => Ok(()),
         }
     }
 
-    fn start(&mut self, place: &Place, body: Vec<u8>, rows: usize) -> Result<(), Error> {
+    fn start(
+        &mut self,
+        table: &'a Table,
+        place: &'a Place,
+        body: Vec<u8>,
+        rows: usize,
+    ) -> Result<(), Error> {
         while self.in_flight.len() >= self.limits.in_flight {
             self.await_oldest()?;
         }
@@ -152,7 +168,8 @@ impl<'a, H: Http> Requests<'a, H> {
         self.in_flight.push_back(InFlight {
             writing: writing.map_err(|trouble| trouble.of_idempotent())?,
             rows: rows as u64,
-            mode: place.mode,
+            table,
+            place,
         });
         Ok(())
     }
@@ -162,10 +179,11 @@ impl<'a, H: Http> Requests<'a, H> {
         let Some(oldest) = self.in_flight.pop_front() else {
             return Ok(false);
         };
+        let InFlight { table, place, .. } = oldest;
         let written = oldest.writing.wait();
-        let written = written.map_err(|trouble| trouble.of_idempotent())?;
+        let written = written.map_err(|trouble| self.explained(trouble, table, place))?;
         // Without a condition nothing is skipped, so the snapshot is counted as it goes.
-        if oldest.mode == Mode::Load && written.rows_upserted() != oldest.rows {
+        if place.mode == Mode::Load && written.rows_upserted() != oldest.rows {
             return Err(Error::retryable(
                 "incomplete-load",
                 format!(
@@ -176,5 +194,39 @@ impl<'a, H: Http> Requests<'a, H> {
             ));
         }
         Ok(true)
+    }
+
+    /// What follows from a write of rows that did not succeed.
+    fn explained(&mut self, trouble: Trouble, table: &Table, place: &Place) -> Error {
+        match trouble {
+            // Another try makes it again.
+            Trouble::NoNamespace(failure) if place.mode == Mode::Load => Error::Retryable(failure),
+            Trouble::NoNamespace(_) => {
+                self.control
+                    .missing(self.client, &table.view, &place.namespace)
+            }
+            // Is it the schema? The server's words about that alone hold no row values.
+            Trouble::BadRequest(failure) => {
+                let written = self.client.declare(&place.namespace, false, &table.schema);
+                match written {
+                    Err(Trouble::BadRequest(conflict)) => self.conflicting(&conflict, table),
+                    _ => Error::Permanent(failure),
+                }
+            }
+            other => other.of_idempotent(),
+        }
+    }
+
+    fn conflicting(&self, failure: &Failure, table: &Table) -> Error {
+        Error::permanent(
+            "schema-conflict",
+            format!(
+                "what is stored of view `{}` does not fit what it should become: {}. If `types` or \
+                 `id_type` was changed, put it back; otherwise {}",
+                table.view,
+                failure.message,
+                self.control.start_again()
+            ),
+        )
     }
 }

@@ -98,8 +98,15 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
                 generation: info.generation,
                 written_at_ms: self.client.host().now_ms(),
             };
-            Requests::new(&self.client, &self.tables, &places, stamp, &self.config)
-                .send_all(batch)?;
+            Requests::new(
+                &self.client,
+                &mut self.control,
+                &self.tables,
+                &places,
+                stamp,
+                &self.config,
+            )
+            .send_all(batch)?;
         }
         let changed = (!fresh.is_empty()).then_some(incarnations);
         let now_ms = self.client.host().now_ms();
@@ -131,8 +138,7 @@ impl<H: Http + Clock + Log> Turbopuffer<H> {
     /// Also when the snapshot has no rows: readers must find a namespace.
     fn create(&self, view: usize, name: &str) -> Result<(), Error> {
         let table = &self.tables[view];
-        let body = format!(r#"{{"create_namespace":true,"schema":{}}}"#, table.schema);
-        let written = self.client.write(name, body.into_bytes());
+        let written = self.client.declare(name, true, &table.schema);
         written.map_err(|trouble| trouble.of_idempotent())?;
         self.client.host().log(
             Level::Info,

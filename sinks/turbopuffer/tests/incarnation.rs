@@ -145,15 +145,3 @@ fn a_snapshot_of_one_of_two_views_leaves_the_other_where_it_is() {
     assert_eq!(row["active-b"], json!("docs-b-old"));
     assert_eq!(row["retired"], json!(["r", "docs-a-x-old"]));
 }
-
-#[test]
-fn changes_for_a_view_that_was_never_loaded_are_refused() {
-    let host = FakeHost::default();
-    host.answers(document(Some(json!({
-        "id": "sink-1", "checkpoint": "A", "digest": digest("A"),
-    }))));
-    let (mut sink, _) = open(&host, json!({}), vec![keyed("v")]).unwrap();
-    let mut batch = changes(vec![full(Values::Uints(vec![1]))], 1);
-    let error = sink.write(&mut batch, Some("A"), "B");
-    assert!(matches!(error, Err(Error::Permanent(failure)) if failure.code == "no-incarnation"));
-}

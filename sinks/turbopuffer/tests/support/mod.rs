@@ -298,3 +298,26 @@ pub fn full(values: Values) -> ColumnData {
 pub fn with_nulls(bits: u8, values: Values) -> ColumnData {
     ColumnData::new(Some(vec![bits]), values)
 }
+
+/// Writes one chunk and returns the body, if any, and what was refused.
+pub fn written(
+    extra: Value,
+    view: View,
+    columns: Vec<ColumnData>,
+    rows: u32,
+) -> (Value, Vec<(u64, String)>) {
+    let host = FakeHost::default();
+    let mut sink = opened(&host, extra, view, "A");
+    let mut batch = changes(columns, rows);
+    // One more than rows and checkpoint need: refused rows hide their older documents.
+    host.answers(upserted(1))
+        .answers(patched(1))
+        .answers(patched(1));
+    sink.write(&mut batch, Some("A"), "B").expect("a write");
+    let body = host.requests().remove(0).1;
+    let rejected = batch.rejected.into_iter();
+    (
+        body,
+        rejected.map(|(row, category, _)| (row, category)).collect(),
+    )
+}
