@@ -112,8 +112,7 @@ pub(crate) fn catalog(connection: &Connection, world: &World) -> rusqlite::Resul
             )?;
         }
         if stored {
-            // A replacement writes to the shard of what it replaces.
-            let shard = shard_of(object.replaces.unwrap_or(identity.global_ids[0]));
+            let shard = shard_of(object.shard());
             let frontiers = object.frontiers();
             for global_id in &global_ids {
                 insert("mz_internal.mz_storage_shards", params![global_id, shard])?;

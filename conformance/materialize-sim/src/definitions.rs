@@ -71,7 +71,7 @@ impl Session {
             columns,
             content,
             derivation,
-            replaces: replaced.map(|replaced| replaced.id()),
+            replaces: replaced,
             retention_ms,
         };
         self.create(name, parts)?;
@@ -114,7 +114,8 @@ impl Session {
         replacement: &[String],
     ) -> Result<String, SqlError> {
         let (view, replacement) = (self.resolve(view)?, self.resolve(replacement)?);
-        if replacement.replaces != Some(view.id()) {
+        let replaces = replacement.replaces.as_ref();
+        if !replaces.is_some_and(|replaced| Arc::ptr_eq(replaced, &view)) {
             let (name, of) = (replacement.name().item, view.name().item);
             let text = format!("\"{name}\" is not a replacement for \"{of}\"");
             return Err(SqlError::new("XX000", text));

@@ -111,8 +111,8 @@ pub(crate) struct Object {
     pub(crate) content: Content,
     /// What a view computes; `None` for everything that is written to.
     derivation: Mutex<Option<Arc<Derivation>>>,
-    /// The id of the view that this one is made to replace.
-    pub(crate) replaces: Option<u64>,
+    /// The view that this one is made to replace.
+    pub(crate) replaces: Option<Arc<Object>>,
     pub(crate) holds: Holds,
     pub(crate) faults: Mutex<Faults>,
     retention_ms: AtomicU64,
@@ -135,7 +135,7 @@ pub(crate) struct Parts {
     /// Made from the derivation, or empty, if `None`.
     pub(crate) content: Option<Content>,
     pub(crate) derivation: Option<Derivation>,
-    pub(crate) replaces: Option<u64>,
+    pub(crate) replaces: Option<Arc<Object>>,
     pub(crate) retention_ms: Option<u64>,
 }
 
@@ -207,6 +207,14 @@ impl Object {
         format!("u{}", self.id())
     }
 
+    /// What its shard is named after: a replacement writes to that of what it replaces.
+    pub(crate) fn shard(&self) -> u64 {
+        match &self.replaces {
+            Some(replaced) => replaced.shard(),
+            None => lock(&self.identity).global_ids[0],
+        }
+    }
+
     pub(crate) fn move_to_schema(&self, schema: &str) {
         schema.clone_into(&mut lock(&self.identity).name.schema);
     }
@@ -267,7 +275,8 @@ impl Object {
                     };
                 }
                 let upper = ledger.upper();
-                let wanted = upper.saturating_sub(self.retention_ms());
+                // A real server forgets history by whole seconds.
+                let wanted = upper.saturating_sub(self.retention_ms()) / 1000 * 1000;
                 let held = wanted.min(self.holds.earliest().unwrap_or(u64::MAX));
                 let since = self.compacted.fetch_max(held, Ordering::Relaxed).max(held);
                 Frontiers {

@@ -235,8 +235,14 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<Answer> {
 fn result_column(column: &rusqlite::Column<'_>) -> Column {
     let written = column.name();
     let plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let named = plain(written) && !written.starts_with(|c: char| c.is_ascii_digit());
+    let compares = !named
+        && [" > ", " >= ", " < ", " <= ", " = "]
+            .iter()
+            .any(|s| written.contains(s));
     let name = match written.split_once('(') {
-        _ if plain(written) && !written.starts_with(|c: char| c.is_ascii_digit()) => written,
+        _ if named => written,
+        _ if compares => "?column?",
         Some((function, _)) if plain(function) && !function.is_empty() => function,
         _ if column.decl_type().is_some() => written,
         _ => "?column?",
@@ -244,7 +250,7 @@ fn result_column(column: &rusqlite::Column<'_>) -> Column {
     let (oid, typmod) = match column.decl_type().and_then(declared) {
         Some(declared) => declared,
         None if name == "mz_now" => (MZ_TIMESTAMP, -1),
-        None if name == "pg_cancel_backend" => (BOOL, -1),
+        None if name == "pg_cancel_backend" || compares => (BOOL, -1),
         None => (0, -1),
     };
     Column::exact(name, "", oid, typmod)

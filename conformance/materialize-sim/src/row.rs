@@ -39,10 +39,22 @@ pub(crate) fn sort_rows(changes: &mut [SharedChange], oids: &[u32]) {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RowKey {
     packed_length: usize,
-    values: Vec<ValueKey>,
+    values: Vec<PackedKey>,
 }
 
-/// Sort key of one value. A number written as one sorts as a number.
+/// Sort key of one value as the server packs it: an integer is its bytes, the lowest first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum PackedKey {
+    Null,
+    Integer {
+        positive: bool,
+        length: u32,
+        bytes: u64,
+    },
+    Text(String),
+}
+
+/// Sort key of one value by what it means. A number written as one sorts as a number.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ValueKey {
     Null,
@@ -60,6 +72,20 @@ impl ValueKey {
             },
         }
     }
+}
+
+impl PackedKey {
+    fn new(value: Option<&str>) -> Self {
+        match ValueKey::new(value) {
+            ValueKey::Null => Self::Null,
+            ValueKey::Text(text) => Self::Text(text),
+            ValueKey::Integer(number) => Self::Integer {
+                positive: number >= 0,
+                length: (71 - number.unsigned_abs().leading_zeros()) / 8,
+                bytes: (number as u64).swap_bytes(),
+            },
+        }
+    }
 
     /// Roughly the bytes of the value in the server's packed form.
     fn packed_length(&self, text: Option<&str>, oid: u32) -> usize {
@@ -67,7 +93,7 @@ impl ValueKey {
             Self::Null => 1,
             // Three digits to a unit of two bytes, whatever the number.
             _ if oid == NUMERIC => 4 + 2 * text.map_or(0, str::len).div_ceil(3),
-            Self::Integer(n) => 1 + (71 - n.unsigned_abs().leading_zeros() as usize) / 8,
+            Self::Integer { length, .. } => 1 + *length as usize,
             Self::Text(text) => 2 + text.len(),
         }
     }
@@ -75,7 +101,7 @@ impl ValueKey {
 
 impl RowKey {
     fn new(row: &Row, oids: &[u32]) -> Self {
-        let values: Vec<_> = row.iter().map(|v| ValueKey::new(v.as_deref())).collect();
+        let values: Vec<_> = row.iter().map(|v| PackedKey::new(v.as_deref())).collect();
         let lengths = values.iter().zip(row).zip(oids);
         let packed_length = lengths
             .map(|((key, text), oid)| key.packed_length(text.as_deref(), *oid))

@@ -88,13 +88,21 @@ impl Session {
 
     /// A SERIALIZABLE transaction may read a little in the past, if that is still readable.
     fn in_the_past(&self, objects: &[Arc<Object>], latest: u64) -> u64 {
-        let lag = match self.serializable {
-            true => self.world.inner().serializable_lag,
-            false => 0,
+        if !self.serializable {
+            return latest;
+        }
+        // What may be read later in the transaction must be readable as well.
+        let schema = |object: &Arc<Object>| {
+            let name = object.name();
+            (name.database, name.schema)
         };
-        let since = objects.iter().map(|object| object.frontiers().since).max();
+        let schemas: Vec<_> = objects.iter().map(schema).collect();
+        let inner = self.world.inner();
+        let readable = inner.objects.iter();
+        let readable = readable.filter(|object| schemas.contains(&schema(object)));
+        let since = readable.map(|object| object.frontiers().since).max();
         latest
-            .saturating_sub(lag)
+            .saturating_sub(inner.serializable_lag)
             .max(since.unwrap_or(0))
             .min(latest)
     }

@@ -24,7 +24,7 @@ pub(crate) fn no_valid_timestamp(
             format!("Indexed inputs: [(u1, u{})]", index.id),
             frontiers
                 .since
-                .max(upper.saturating_sub(DEFAULT_RETENTION_MS))
+                .max(upper.saturating_sub(DEFAULT_RETENTION_MS) / 1000 * 1000)
                 .max(index.created_at.min(upper - 1)),
         ),
         _ => (

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Raw, code, prepared, recorded, rows, server};
+use support::{code, prepared, rows, server};
 
 const OBJECTS: &[&str] = &[
     "CREATE TABLE ct (id int NOT NULL, name varchar(10), amount numeric(12,2), at timestamptz, tags text list, m map[text=>int], a int[], r int4range, j jsonb, u uint8, b bytea) WITH (RETAIN HISTORY FOR '1h')",
@@ -10,48 +10,6 @@ const OBJECTS: &[&str] = &[
     "CREATE MATERIALIZED VIEW cmv AS SELECT id FROM ct",
     "CREATE DEFAULT INDEX ON cv",
 ];
-
-#[tokio::test]
-async fn catalog_queries_answer_as_recorded() {
-    let server = server().await;
-    prepared(&server, OBJECTS).await;
-    let mut raw = Raw::connect(&server).await;
-    let recorded = recorded("catalog");
-    let mut compared = 0;
-    for (at, line) in recorded.iter().enumerate() {
-        let Some(sql) = line["query"]
-            .as_str()
-            .filter(|sql| sql.starts_with("SELECT"))
-        else {
-            continue;
-        };
-        let expected: Vec<_> = recorded[at + 1..]
-            .iter()
-            .take_while(|m| m["dir"] == "<")
-            .filter(|m| m.get("ParameterStatus").is_none())
-            .collect();
-        let answer = raw.query(sql).await;
-        let description = |m: &serde_json::Value| m.get("RowDescription").cloned();
-        assert_eq!(description(&answer[0]), description(expected[0]), "{sql}");
-        let complete = |m: &serde_json::Value| m.get("CommandComplete").cloned();
-        assert_eq!(
-            answer.iter().find_map(complete),
-            expected.iter().find_map(|m| complete(m)),
-            "{sql}"
-        );
-        if sql.contains("type_oid") || sql.contains("mz_clusters") {
-            let data = |m: &serde_json::Value| m.get("DataRow").cloned();
-            let got: Vec<_> = answer.iter().filter_map(data).collect();
-            assert_eq!(
-                got,
-                expected.iter().filter_map(|m| data(m)).collect::<Vec<_>>(),
-                "{sql}"
-            );
-        }
-        compared += 1;
-    }
-    assert!(compared >= 8, "only {compared} queries were compared");
-}
 
 #[tokio::test]
 async fn a_consumer_finds_everything_about_an_object_in_one_join() {

@@ -1,22 +1,19 @@
 //! Clients for the tests: tokio-postgres, and a raw one that sees every message.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
+mod raw;
+
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use futures::StreamExt;
 use materialize_sim::{Options, Server};
-use pgwire::messages::simplequery::Query;
-use pgwire::messages::startup::Startup;
-use pgwire::messages::{
-    DecodeContext, Message as _, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion,
-};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use serde_json::Value;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+pub use raw::{Raw, ends_answer};
 
 /// One row: the text of each value.
 pub type Row = Vec<Option<String>>;
@@ -144,110 +141,16 @@ pub fn recordings() -> PathBuf {
 /// The lines of a recorded scenario.
 pub fn recorded(scenario: &str) -> Vec<Value> {
     let path = recordings().join(format!("wire/{scenario}.jsonl"));
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| {
+        // A large one is kept compressed.
+        let file = std::fs::File::open(path.with_extension("jsonl.gz")).unwrap();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(file)
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    });
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
-}
-
-/// A connection that shows every message in the form of the recordings.
-pub struct Raw {
-    socket: TcpStream,
-    inbox: BytesMut,
-    context: DecodeContext,
-}
-
-impl Raw {
-    pub async fn connect(server: &Server) -> Self {
-        let socket = TcpStream::connect(server.address()).await.unwrap();
-        let mut context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
-        context.awaiting_frontend_ssl = false;
-        context.awaiting_frontend_startup = false;
-        let mut raw = Self {
-            socket,
-            inbox: BytesMut::new(),
-            context,
-        };
-        let mut startup = Startup::default();
-        startup.protocol_number_minor = 0;
-        startup
-            .parameters
-            .insert("user".to_owned(), "materialize".to_owned());
-        let mut bytes = BytesMut::new();
-        startup.encode(&mut bytes).unwrap();
-        raw.socket.write_all(&bytes).await.unwrap();
-        raw.until_ready().await;
-        raw
-    }
-
-    pub async fn query(&mut self, sql: &str) -> Vec<Value> {
-        self.send(PgWireFrontendMessage::Query(Query::new(sql.to_owned())))
-            .await;
-        self.until_ready().await
-    }
-
-    pub async fn send(&mut self, message: PgWireFrontendMessage) {
-        let mut bytes = BytesMut::new();
-        message.encode(&mut bytes).unwrap();
-        self.socket.write_all(&bytes).await.unwrap();
-    }
-
-    /// Everything up to ReadyForQuery, or up to the end of the connection.
-    pub async fn until_ready(&mut self) -> Vec<Value> {
-        let mut all = Vec::new();
-        loop {
-            while let Some(message) =
-                PgWireBackendMessage::decode(&mut self.inbox, &self.context).unwrap()
-            {
-                let shown = show(message);
-                let ready = shown.get("ReadyForQuery").is_some();
-                all.push(shown);
-                if ready {
-                    return all;
-                }
-            }
-            if self.socket.read_buf(&mut self.inbox).await.unwrap_or(0) == 0 {
-                all.push(json!({"closed": true}));
-                return all;
-            }
-        }
-    }
-}
-
-fn show(message: PgWireBackendMessage) -> Value {
-    let fields = |fields: &[(u8, String)]| -> Value {
-        fields
-            .iter()
-            .map(|(k, v)| ((*k as char).to_string(), json!(v)))
-            .collect()
-    };
-    match message {
-        PgWireBackendMessage::RowDescription(m) => {
-            json!({"RowDescription": m.fields.iter().map(|f| json!({
-            "name": f.name, "table": f.table_id, "att": f.column_id, "oid": f.type_id,
-            "typlen": f.type_size, "typmod": f.type_modifier, "fmt": f.format_code,
-        })).collect::<Vec<_>>()})
-        }
-        PgWireBackendMessage::DataRow(m) => json!({"DataRow": values(&m.data, m.field_count)}),
-        PgWireBackendMessage::CommandComplete(m) => json!({"CommandComplete": m.tag}),
-        PgWireBackendMessage::ReadyForQuery(m) => {
-            json!({"ReadyForQuery": (m.status as u8 as char).to_string()})
-        }
-        PgWireBackendMessage::ErrorResponse(m) => json!({"ErrorResponse": fields(&m.fields)}),
-        PgWireBackendMessage::NoticeResponse(m) => json!({"NoticeResponse": fields(&m.fields)}),
-        PgWireBackendMessage::ParameterStatus(m) => json!({"ParameterStatus": [m.name, m.value]}),
-        other => json!({"other": format!("{other:?}")}),
-    }
-}
-
-fn values(mut bytes: &[u8], count: i16) -> Vec<Option<String>> {
-    let mut values = Vec::new();
-    for _ in 0..count {
-        let (length, rest) = bytes.split_first_chunk::<4>().unwrap();
-        let length = i32::from_be_bytes(*length);
-        let (text, rest) = rest.split_at(length.max(0) as usize);
-        values.push((length >= 0).then(|| String::from_utf8(text.to_vec()).unwrap()));
-        bytes = rest;
-    }
-    values
 }
