@@ -69,7 +69,10 @@ impl Normal {
     fn stream(&mut self, asked: Asked<'_>, progressed: usize, answer: &mut Vec<Value>) {
         count_rows(answer);
         let is_row = |m: &Value| m.get("DataRow").is_some();
-        let is_progress = |m: &Value| m["DataRow"][progressed] == "t";
+        let is_progress = |m: &Value| {
+            let values = m["DataRow"].as_array().into_iter().flatten();
+            m["DataRow"][progressed] == "t" && values.skip(progressed + 1).all(Value::is_null)
+        };
         let first = answer.iter().position(is_row);
         let completed = answer.iter().any(|m| m.get("CommandComplete").is_some());
         let last = answer.iter().rposition(is_row).filter(|_| completed);

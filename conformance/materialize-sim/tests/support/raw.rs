@@ -103,6 +103,12 @@ impl Raw {
         socket.write_all(&request).await.unwrap();
     }
 
+    /// The number of bytes up to the end of the connection.
+    pub async fn bytes_to_the_end(mut self) -> usize {
+        while self.socket.read_buf(&mut self.inbox).await.unwrap_or(0) > 0 {}
+        self.inbox.len()
+    }
+
     /// Everything up to ReadyForQuery, or up to the end of the connection.
     pub async fn until_ready(&mut self) -> Vec<Value> {
         let mut all = Vec::new();
