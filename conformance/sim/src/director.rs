@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::ending::explain;
-use crate::profile::Fault;
+use crate::profile::{Blow, Fault};
 use crate::state::Shared;
 use crate::trouble;
 use crate::worker::{self, WorkerId};
@@ -30,6 +30,12 @@ pub(crate) async fn direct(sim: Shared) {
         let mut state = sim.state();
         let rivals = state.profile.faults.has(Fault::Rivals);
         let places = if rivals { state.dice.within(2..=3) } else { 1 };
+        let strikes = state.profile.strike.map(|strike| strike.blow);
+        let places = if strikes == Some(Blow::Pause) {
+            2
+        } else {
+            places
+        };
         vec![None; places as usize]
     };
     let mut director = Director {
@@ -65,12 +71,24 @@ impl Director {
                 return;
             }
             for index in 0..self.places.len() {
-                let starts = self.sim.state().dice.chance(200);
+                let starts = self.starts(index);
                 if self.places[index].is_none() && starts {
                     self.place(index);
                 }
             }
             trouble::cause(&self.sim);
+        }
+    }
+
+    /// Whether an empty place is filled now.
+    fn starts(&self, index: usize) -> bool {
+        let mut state = self.sim.state();
+        match state.profile.strike {
+            // In an outage, mostly nobody is started.
+            None if state.world.is_out(self.sim.millis()) => state.dice.chance(20),
+            None => state.dice.chance(250),
+            // The second one takes over from one that stands still.
+            Some(_) => index == 0 || state.workers.iter().any(worker::Worker::is_paused),
         }
     }
 
@@ -170,11 +188,7 @@ impl Director {
         let state = &mut *state;
         let before = state.world.clock;
         state.world.advance(elapsed);
-        let traffic = Traffic {
-            keys: state.profile.keys,
-            unique: !state.profile.faults.has(Fault::KeyViolation),
-            refused: state.profile.faults.has(Fault::Rejects),
-        };
+        let traffic = Traffic::of(&state.profile);
         state.world.transact(before, traffic, &mut state.dice);
     }
 
@@ -217,11 +231,26 @@ impl Director {
         let explained = explain(&self.sim.state(), id);
         if let Err(broken) = explained {
             self.sim.broken(broken);
-            return;
+        } else if self.needs_new_target(id) {
+            trouble::start_again(&self.sim);
         }
+    }
+
+    /// Whether what ended this worker will end every other one of its deployment.
+    fn needs_new_target(&self, id: WorkerId) -> bool {
         let mut state = self.sim.state();
-        let Some(Outcome::Failed(error)) = &state.workers[id].outcome else {
-            return;
+        let state = &mut *state;
+        let error = match &state.workers[id].outcome {
+            Some(Outcome::Failed(error)) => error,
+            Some(Outcome::Finished) => {
+                state.count("end: finished");
+                return false;
+            }
+            Some(Outcome::ShutDown) => {
+                state.count("end: shut down");
+                return false;
+            }
+            None => return false,
         };
         let gone = match error.code() {
             "history-lost" => true,
@@ -230,9 +259,8 @@ impl Director {
             }
             _ => false,
         };
-        if gone && state.workers[id].target == state.deployment() {
-            drop(state);
-            trouble::start_again(&self.sim);
-        }
+        let code = error.code();
+        state.count(code);
+        gone && state.workers[id].target == state.deployment()
     }
 }

@@ -1,6 +1,7 @@
 //! How a worker may end: only for a reason that it was given.
 
 use mz_sink_core::session::Outcome;
+use mz_sink_core::types::CLOSED;
 
 use crate::state::State;
 use crate::worker::{Mark, WorkerId};
@@ -17,6 +18,9 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         Some(Outcome::Failed(error)) => error,
         Some(Outcome::ShutDown) if has(Mark::ShutDown) => return Ok(()),
         None => return Ok(()),
+        Some(Outcome::Finished) if state.targets[worker.target].frontier == Some(CLOSED) => {
+            return Ok(());
+        }
         Some(other) => return Err(format!("worker {id} ended without a reason: {other:?}")),
     };
     let target = &state.targets[worker.target];

@@ -13,6 +13,7 @@
 //! `sink.rs` (calls of the sink) and `director.rs` (a worker reaches the present). This crate
 //! must not contain a clock, randomness of its own, or anything of the system.
 
+mod bites;
 mod bug;
 mod dice;
 mod director;
@@ -24,6 +25,7 @@ mod search;
 mod sink;
 mod source;
 mod state;
+mod sweep;
 mod target;
 mod trace;
 mod trouble;
@@ -31,6 +33,8 @@ mod wire;
 mod worker;
 mod world;
 
+pub use bites::{Bite, WITHIN, bite};
 pub use bug::{BUGS, Bug};
 pub use run::Report;
-pub use search::{Failure, Search, Tally, run_seed};
+pub use search::{Cut, Failure, Search, Tally, run_seed};
+pub use sweep::sweep;

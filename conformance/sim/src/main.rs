@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use mz_sink_sim::{BUGS, Bug, Search, run_seed};
+use mz_sink_sim::{BUGS, Bug, Cut, Failure, Search, WITHIN, bite, run_seed, sweep};
 
 /// Attacks the whole worker in simulated time.
 #[derive(Parser)]
@@ -26,6 +26,15 @@ struct Arguments {
     /// With --seed: switch kinds of faults off.
     #[arg(long, requires = "seed", value_delimiter = ',')]
     without: Vec<String>,
+    /// With --seed: a quiet run with one strike, such as kill@17.
+    #[arg(long, requires = "seed")]
+    strike: Option<String>,
+    /// Strike once at every point of short quiet runs, instead of running seeds.
+    #[arg(long, conflicts_with = "seed")]
+    sweep: bool,
+    /// Plant every mistake, and count the seeds until it is found.
+    #[arg(long, conflicts_with_all = ["seed", "sweep", "bug"])]
+    bites: bool,
     /// Plant a mistake, which must be found: by name, or `list`.
     #[arg(long)]
     bug: Option<String>,
@@ -54,12 +63,19 @@ fn main() -> ExitCode {
     };
     match arguments.seed {
         Some(seed) => one(seed, &arguments, bug),
+        None if arguments.bites => bites(arguments.json),
+        None if arguments.sweep => everywhere(&arguments, bug),
         None => many(&arguments, bug),
     }
 }
 
 fn one(seed: u64, arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
-    let (profile, report) = match run_seed(seed, arguments.steps, &arguments.without, bug) {
+    let cut = Cut {
+        steps: arguments.steps,
+        without: arguments.without.clone(),
+        strike: arguments.strike.clone(),
+    };
+    let (profile, report) = match run_seed(seed, &cut, bug) {
         Ok(report) => report,
         Err(error) => {
             eprintln!("error: {error}");
@@ -98,7 +114,7 @@ fn many(arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
         first: arguments.first,
         seeds: total,
         bug,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: threads(),
     };
     let result = search.run(|done| {
         if done.is_multiple_of(100) && done < total {
@@ -124,6 +140,7 @@ fn many(arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
                 "workers": tally.workers,
                 "commits": tally.commits,
                 "simulated_seconds": tally.simulated_seconds,
+                "counts": tally.counts,
             });
             println!("{shown}");
             ExitCode::SUCCESS
@@ -140,24 +157,76 @@ fn many(arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        (Err(failure), true) => {
-            let shown = serde_json::json!({
-                "seed": failure.seed,
-                "broken": failure.broken,
-                "profile": failure.profile,
-                "repeat": failure.repeat,
-                "last": failure.last,
-                "seconds": seconds,
-            });
-            println!("{shown}");
-            ExitCode::FAILURE
+        (Err(failure), _) => failed(&failure, arguments.json),
+    }
+}
+
+fn everywhere(arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
+    let started = Instant::now();
+    match sweep(arguments.first, threads(), bug) {
+        Ok(runs) => {
+            let seconds = started.elapsed().as_secs_f64();
+            if arguments.json {
+                println!(
+                    "{}",
+                    serde_json::json!({ "strikes": runs, "seconds": seconds })
+                );
+            } else {
+                println!("{runs} strikes, each twice, in {seconds:.1} s; no promise was broken");
+            }
+            ExitCode::SUCCESS
         }
-        (Err(failure), false) => {
-            println!("seed {} broke a promise: {}", failure.seed, failure.broken);
-            println!("made smaller: {}", failure.profile);
-            failure.last.iter().for_each(|line| println!("{line}"));
-            println!("repeat with: mz-sink-sim {}", failure.repeat);
-            ExitCode::FAILURE
+        Err(failure) => failed(&failure, arguments.json),
+    }
+}
+
+fn bites(json: bool) -> ExitCode {
+    let mut all = true;
+    let mut shown = serde_json::Map::new();
+    for bug in BUGS {
+        let bite = bite(*bug, threads());
+        all &= bite.found();
+        if json {
+            shown.insert(bug.name.into(), serde_json::json!(bite.seeds));
+        } else {
+            match bite.typical() {
+                Some(seeds) if bite.found() => println!("{:<32} {seeds:>5} seeds", bug.name),
+                _ => println!(
+                    "{:<32} NOT FOUND within {WITHIN} seeds: {:?}",
+                    bug.name, bite.seeds
+                ),
+            }
         }
     }
+    if json {
+        println!("{}", serde_json::Value::Object(shown));
+    }
+    if all {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn failed(failure: &Failure, json: bool) -> ExitCode {
+    if json {
+        let shown = serde_json::json!({
+            "seed": failure.seed,
+            "broken": failure.broken,
+            "profile": failure.profile,
+            "repeat": failure.repeat,
+            "last": failure.last,
+        });
+        println!("{shown}");
+    } else {
+        println!("seed {} broke a promise: {}", failure.seed, failure.broken);
+        println!("made smaller: {}", failure.profile);
+        failure.last.iter().for_each(|line| println!("{line}"));
+        println!("repeat with: mz-sink-sim {}", failure.repeat);
+    }
+    ExitCode::FAILURE
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

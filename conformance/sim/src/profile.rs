@@ -95,6 +95,66 @@ faults! {
     KeyViolation = "key-violation",
 }
 
+/// What goes wrong at one chosen point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// The worker dies there.
+    Kill,
+    /// The worker stands still there, another one takes over, and then it wakes.
+    Pause,
+    /// This request is lost.
+    LoseRequest,
+    /// This request is applied and its answer is lost.
+    LoseResponse,
+    /// This request lands long after it was given up.
+    Delay,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strike {
+    pub(crate) blow: Blow,
+    /// Which point in a command, or which request, counted over the whole run.
+    pub(crate) at: u64,
+}
+
+impl Blow {
+    pub(crate) const ALL: &[Blow] = &[
+        Blow::Kill,
+        Blow::Pause,
+        Blow::LoseRequest,
+        Blow::LoseResponse,
+        Blow::Delay,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Blow::Kill => "kill",
+            Blow::Pause => "pause",
+            Blow::LoseRequest => "lose-request",
+            Blow::LoseResponse => "lose-response",
+            Blow::Delay => "delay",
+        }
+    }
+
+    /// Whether it hits a point in a command, not a request.
+    pub(crate) fn is_at_point(self) -> bool {
+        matches!(self, Blow::Kill | Blow::Pause)
+    }
+}
+
+impl Strike {
+    /// From the form `kill@17`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, at) = text.split_once('@')?;
+        let blow = Blow::ALL.iter().find(|blow| blow.name() == name)?;
+        Some(Self {
+            blow: *blow,
+            at: at.parse().ok()?,
+        })
+    }
+}
+
 /// A set of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults(u64);
@@ -136,6 +196,10 @@ pub(crate) struct Profile {
     /// Values of this length now and then, so that segments fill up.
     pub(crate) fat_value: usize,
     pub(crate) keys: u64,
+    /// Views that never change: all below this.
+    pub(crate) constant: usize,
+    /// Something that goes wrong at one chosen point.
+    pub(crate) strike: Option<Strike>,
     /// What every object keeps, in milliseconds.
     pub(crate) history: u64,
     pub(crate) commit_interval: Duration,
@@ -172,6 +236,7 @@ impl Profile {
                 faults = faults.with(*fault);
             }
         }
+        let views = dice.within(1..=MAX_VIEWS) as usize;
         let fat = dice.chance(40);
         let history = if faults.has(Fault::ShortHistory) {
             dice.within(1_000..=20_000)
@@ -180,8 +245,14 @@ impl Profile {
         };
         Self {
             seed,
-            steps: dice.within(40..=160),
-            views: dice.within(1..=MAX_VIEWS) as usize,
+            steps: dice.within(40..=400),
+            views,
+            constant: if dice.chance(60) {
+                dice.within(1..=views as u64) as usize
+            } else {
+                0
+            },
+            strike: None,
             kind,
             envelope: if upsert {
                 Envelope::Upsert
@@ -190,8 +261,8 @@ impl Profile {
             },
             netted: upsert && (kind == Kind::Convergent || dice.chance(500)),
             faults,
-            trouble: dice.pick(&[10, 30, 80]),
-            deadly: dice.pick(&[2, 8, 25]),
+            trouble: dice.pick(&[20, 60, 150]),
+            deadly: dice.pick(&[1, 5, 20]),
             fat_value: if fat { 100_000 } else { 0 },
             keys: dice.pick(&[2, 4, 12]),
             history,
@@ -205,6 +276,30 @@ impl Profile {
                 max_backoff: Duration::from_millis(3_000),
             },
         }
+    }
+
+    /// A short run in which nothing goes wrong but `strike`; the seed chooses the kind of target.
+    pub(crate) fn quiet(seed: u64, strike: Option<Strike>) -> Self {
+        let mut quiet = Self::draw(seed);
+        quiet.kind = match seed % 4 {
+            0 | 1 => Kind::Transactional,
+            2 => Kind::Convergent,
+            _ => Kind::AtLeastOnce,
+        };
+        let upsert = matches!(seed % 4, 0 | 2);
+        quiet.envelope = if upsert {
+            Envelope::Upsert
+        } else {
+            Envelope::Diff
+        };
+        quiet.netted = upsert;
+        quiet.steps = 16;
+        quiet.constant = 0;
+        quiet.fat_value = 0;
+        quiet.history = 3_600_000;
+        quiet.faults = Faults::default().with(Fault::Rejects);
+        quiet.strike = strike;
+        quiet
     }
 
     /// In one line, for people.

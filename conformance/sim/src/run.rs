@@ -1,5 +1,6 @@
 //! One run of one profile, and what came of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::bug::Bug;
@@ -18,6 +19,12 @@ pub struct Report {
     pub workers: u64,
     /// Changes of checkpoints.
     pub commits: u64,
+    /// How often each thing happened.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Points in commands before the calm.
+    pub points: u64,
+    /// Requests to targets before the calm.
+    pub requests: u64,
     /// Time that passed inside the run.
     pub simulated: Duration,
     /// The first promise that was broken.
@@ -46,6 +53,9 @@ pub(crate) fn run(profile: &Profile, bug: Option<Bug>) -> Report {
             events: state.trace.events(),
             workers: state.workers.len() as u64,
             commits: state.targets.iter().map(|t| t.commits.len() as u64).sum(),
+            counts: state.counts.clone(),
+            points: state.points,
+            requests: state.requests,
             simulated,
             broken: state.violation.clone(),
             last: state.trace.last(),

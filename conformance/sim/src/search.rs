@@ -1,11 +1,12 @@
 //! Runs many seeds, finds the first that fails, and makes it smaller.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::bug::Bug;
-use crate::profile::{Fault, Profile};
+use crate::profile::{Fault, Profile, Strike};
 use crate::run::{Report, run};
 
 /// A seed that broke a promise.
@@ -24,7 +25,7 @@ pub struct Failure {
 }
 
 /// Sums over runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Seeds run, each twice.
     pub seeds: u64,
@@ -36,6 +37,8 @@ pub struct Tally {
     pub commits: u64,
     /// Time that passed inside the runs, in seconds.
     pub simulated_seconds: u64,
+    /// How often each thing happened: faults, answers, ends.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// Seeds to run.
@@ -49,6 +52,17 @@ pub struct Search {
     pub bug: Option<Bug>,
     /// Threads to use.
     pub threads: usize,
+}
+
+/// What is left of a seed's profile.
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// It ends after so many steps.
+    pub steps: Option<u64>,
+    /// Kinds of faults that are switched off, by name.
+    pub without: Vec<String>,
+    /// A quiet run with one strike instead, such as `kill@17`.
+    pub strike: Option<String>,
 }
 
 /// What to make of a profile before it is run.
@@ -67,17 +81,18 @@ fn profile(seed: u64, smaller: Smaller<'_>) -> Profile {
     profile
 }
 
-/// Runs one seed twice. `without` names faults to switch off; `steps` cuts it short.
+/// Runs one seed twice; gives its profile in words, and what came of it.
 ///
 /// # Errors
-/// When a name is not one of a fault.
-pub fn run_seed(
-    seed: u64,
-    steps: Option<u64>,
-    without: &[String],
-    bug: Option<Bug>,
-) -> Result<(String, Report), String> {
-    let without = without
+/// When `cut` names something that there is not.
+pub fn run_seed(seed: u64, cut: &Cut, bug: Option<Bug>) -> Result<(String, Report), String> {
+    if let Some(text) = &cut.strike {
+        let strike = Strike::parse(text).ok_or_else(|| format!("there is no strike {text:?}"))?;
+        let profile = Profile::quiet(seed, Some(strike));
+        return Ok((profile.describe(), twice(&profile, bug)));
+    }
+    let without = cut
+        .without
         .iter()
         .map(|name| {
             let fault = Fault::ALL.iter().find(|fault| fault.name() == name);
@@ -86,18 +101,16 @@ pub fn run_seed(
                 .ok_or_else(|| format!("there is no fault {name:?}"))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let profile = profile(
-        seed,
-        Smaller {
-            steps,
-            without: &without,
-        },
-    );
+    let smaller = Smaller {
+        steps: cut.steps,
+        without: &without,
+    };
+    let profile = profile(seed, smaller);
     Ok((profile.describe(), twice(&profile, bug)))
 }
 
 /// Runs a profile twice; a difference is a broken promise.
-fn twice(profile: &Profile, bug: Option<Bug>) -> Report {
+pub(crate) fn twice(profile: &Profile, bug: Option<Bug>) -> Report {
     let mut first = run(profile, bug);
     if first.broken.is_none() {
         let second = run(profile, bug);
@@ -117,9 +130,17 @@ impl Search {
     /// # Errors
     /// The failure with the lowest seed, made smaller.
     pub fn run(self, progress: impl Fn(u64) + Sync) -> Result<Tally, Box<Failure>> {
+        let (tally, failed) = self.find(progress);
+        match failed {
+            Some(seed) => Err(Box::new(shrink(seed, self.bug))),
+            None => Ok(tally),
+        }
+    }
+
+    /// Runs them up to the first that fails; gives that one.
+    pub fn find(self, progress: impl Fn(u64) + Sync) -> (Tally, Option<u64>) {
         let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let tally = Mutex::new(Tally::default());
-        let failed: Mutex<Option<u64>> = Mutex::new(None);
+        let found: Mutex<(Tally, Option<u64>)> = Mutex::default();
         let work = || {
             while !stop.load(Relaxed) {
                 let index = next.fetch_add(1, Relaxed);
@@ -128,18 +149,13 @@ impl Search {
                 }
                 let seed = self.first + index;
                 let report = twice(&Profile::draw(seed), self.bug);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 if report.broken.is_some() {
                     stop.store(true, Relaxed);
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    *failed = Some(failed.map_or(seed, |other| other.min(seed)));
+                    found.1 = Some(found.1.map_or(seed, |other| other.min(seed)));
                 }
-                let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                tally.seeds += 1;
-                tally.events += report.events;
-                tally.workers += report.workers;
-                tally.commits += report.commits;
-                tally.simulated_seconds += report.simulated.as_secs();
-                drop(tally);
+                found.0.add(&report);
+                drop(found);
                 progress(done.fetch_add(1, Relaxed) + 1);
             }
         };
@@ -148,9 +164,19 @@ impl Search {
                 scope.spawn(work);
             }
         });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(seed) => Err(Box::new(shrink(seed, self.bug))),
-            None => Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.events += report.events;
+        self.workers += report.workers;
+        self.commits += report.commits;
+        self.simulated_seconds += report.simulated.as_secs();
+        for (what, count) in &report.counts {
+            *self.counts.entry(what).or_default() += count;
         }
     }
 }

@@ -101,11 +101,21 @@ impl ModelSink {
                 let mut state = self.sim.state();
                 let worker = &mut state.workers[self.worker];
                 worker.sink_failures += 1;
-                match error {
-                    SinkError::Permanent(_) => worker.mark(Mark::Permanent),
-                    SinkError::Limit(_) => worker.mark(Mark::Limit),
-                    _ => {}
-                }
+                let answer = match error {
+                    SinkError::Permanent(_) => {
+                        worker.mark(Mark::Permanent);
+                        "sink: permanent"
+                    }
+                    SinkError::Limit(_) => {
+                        worker.mark(Mark::Limit);
+                        "sink: limit"
+                    }
+                    SinkError::Conflict(_) => "sink: conflict",
+                    SinkError::Trapped(_) => "sink: trap",
+                    SinkError::Unknown(_) => "sink: unknown",
+                    _ => "sink: retryable",
+                };
+                state.count(answer);
             }
         }
         answer

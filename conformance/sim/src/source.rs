@@ -168,7 +168,7 @@ impl ModelSource {
         cursor.start(&mut state.world, &mut self.dice)
     }
 
-    /// What can be sent now; `None` when nothing can.
+    /// What can be sent now: nothing is an empty block, and `None` the end of the stream.
     fn rows(&mut self) -> Result<Option<ModelBlock>, ServerError> {
         self.alive()?;
         let most = self.dice.within(1..=12) as usize;
@@ -199,8 +199,9 @@ impl ModelSource {
             rows = cursor.take(most);
         }
         let names = cursor.names.clone();
+        let ended = rows.is_empty() && cursor.is_ended();
         drop(state);
-        Ok((!rows.is_empty()).then_some(ModelBlock { names, rows }))
+        Ok((!ended).then_some(ModelBlock { names, rows }))
     }
 
     async fn try_next(
@@ -221,9 +222,19 @@ impl ModelSource {
                 }
                 return Err(error);
             }
-            if let Some(ready) = self.rows()? {
-                *block = ready;
-                return Ok(BlockEnd::More);
+            match self.rows()? {
+                None => return Ok(BlockEnd::Complete),
+                Some(ready) if !ready.rows.is_empty() => {
+                    self.sim.note(format_args!(
+                        "worker {} gets {} row(s) up to {}",
+                        self.worker,
+                        ready.rows.len(),
+                        ready.last_time()
+                    ));
+                    *block = ready;
+                    return Ok(BlockEnd::More);
+                }
+                Some(_) => {}
             }
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| now >= deadline) {
@@ -285,6 +296,13 @@ impl Drop for ModelSource {
 pub(crate) struct ModelBlock {
     names: Arc<Vec<String>>,
     rows: Vec<TextRow>,
+}
+
+impl ModelBlock {
+    fn last_time(&self) -> &str {
+        let last = self.rows.last().and_then(|row| row[0].as_deref());
+        last.unwrap_or_default()
+    }
 }
 
 /// One of them.

@@ -1,7 +1,7 @@
 //! Everything that the parts of a run share. One thread runs it all; the lock is never waited
 //! for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::bug::ModelBug;
 use crate::dice::Dice;
-use crate::profile::{Fault, Profile};
+use crate::profile::{Blow, Fault, Profile};
 use crate::target::{Target, TargetId};
 use crate::trace::Trace;
 use crate::worker::Worker;
@@ -26,6 +26,9 @@ pub(crate) struct Sim {
 /// A run, shared by its tasks.
 pub(crate) type Shared = Arc<Sim>;
 
+/// How often each thing happened.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
 /// What changes.
 pub(crate) struct State {
     pub(crate) profile: Profile,
@@ -36,6 +39,11 @@ pub(crate) struct State {
     pub(crate) workers: Vec<Worker>,
     /// Every text that a worker handed to a sink.
     pub(crate) texts: BTreeSet<String>,
+    /// Points in commands, and requests, that there were before the calm.
+    pub(crate) points: u64,
+    pub(crate) requests: u64,
+    /// How often what happened, to show that it does happen.
+    pub(crate) counts: Counts,
     /// Whether nothing goes wrong any more.
     pub(crate) calm: bool,
     /// Until then, in milliseconds since the start, no dead letter can be kept.
@@ -47,8 +55,7 @@ pub(crate) struct State {
 impl Sim {
     pub(crate) fn new(profile: Profile, bug: Option<ModelBug>) -> Shared {
         let mut dice = Dice::new(profile.seed);
-        let history = Some(profile.history);
-        let world = World::new(profile.views, history, profile.fat_value);
+        let world = World::new(&profile, &mut dice);
         Arc::new(Self {
             state: Mutex::new(State {
                 dice: dice.fork(),
@@ -56,6 +63,9 @@ impl Sim {
                 targets: vec![Target::new(0, &profile)],
                 workers: Vec::new(),
                 texts: BTreeSet::new(),
+                counts: Counts::new(),
+                points: 0,
+                requests: 0,
                 calm: false,
                 letters_full_until: 0,
                 violation: None,
@@ -95,6 +105,26 @@ impl Sim {
 }
 
 impl State {
+    /// What strikes at the next point in a command, or at the next request.
+    pub(crate) fn strikes(&mut self, at_point: bool) -> Option<Blow> {
+        if self.calm {
+            return None;
+        }
+        let count = if at_point {
+            &mut self.points
+        } else {
+            &mut self.requests
+        };
+        let now = *count;
+        *count += 1;
+        let strike = self.profile.strike?;
+        (strike.blow.is_at_point() == at_point && strike.at == now).then_some(strike.blow)
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
     /// The latest deployment.
     pub(crate) fn deployment(&self) -> TargetId {
         self.targets.len() - 1

@@ -9,7 +9,8 @@ use crate::world::view_name;
 /// Lets something happen, or nothing.
 pub(crate) fn cause(sim: &Shared) {
     let now = sim.millis();
-    let done = {
+    mend(&mut sim.state());
+    let (fault, done) = {
         let mut state = sim.state();
         let state = &mut *state;
         let fault = state.dice.pick(Fault::ALL);
@@ -17,10 +18,25 @@ pub(crate) fn cause(sim: &Shared) {
         if !state.may(fault) || !dice.chance(600) {
             return;
         }
-        happen(state, fault, now, &mut dice)
+        (fault, happen(state, fault, now, &mut dice))
     };
     if let Some(done) = done {
+        sim.state().count(fault.name());
         sim.note(format_args!("{done}"));
+    }
+}
+
+/// What somebody would soon put right.
+fn mend(state: &mut State) {
+    if !state.dice.chance(100) {
+        return;
+    }
+    let history = Some(state.profile.history);
+    if let Some(view) = state.world.missing() {
+        state.world.recreate(&view_name(view), history);
+    }
+    for object in &mut state.world.objects {
+        object.indexed = false;
     }
 }
 
@@ -137,5 +153,6 @@ pub(crate) fn start_again(sim: &Shared) {
         }
         number
     };
+    sim.state().count("new deployment");
     sim.note(format_args!("a new deployment, with target {number}"));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::dice::Dice;
-use crate::profile::Fault;
+use crate::profile::{Blow, Fault};
 use crate::state::{Shared, State};
 use crate::target::TargetId;
 
@@ -33,7 +33,13 @@ enum Fate {
     Late,
 }
 
-fn fate(state: &State, dice: &mut Dice) -> Fate {
+fn fate(state: &mut State, dice: &mut Dice) -> Fate {
+    match state.strikes(false) {
+        Some(Blow::LoseRequest) => return Fate::Lost,
+        Some(Blow::LoseResponse) => return Fate::Mute,
+        Some(_) => return Fate::Late,
+        None => {}
+    }
     if !dice.chance(state.profile.trouble) {
         return Fate::Answered;
     }
@@ -61,7 +67,14 @@ pub(crate) async fn send<T: Send + 'static>(
     let fate = {
         let mut state = sim.state();
         state.targets[target].in_flight += 1;
-        fate(&state, dice)
+        let fate = fate(&mut state, dice);
+        match fate {
+            Fate::Answered => {}
+            Fate::Lost => state.count("request lost"),
+            Fate::Mute | Fate::Reset => state.count("answer lost"),
+            Fate::Late => state.count("request late"),
+        }
+        fate
     };
     let there = match fate {
         Fate::Late => dice.within(3_100..=LATEST),

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::dice::Dice;
 use crate::options;
-use crate::profile::Fault;
+use crate::profile::{Blow, Fault};
 use crate::sink::ModelSink;
 use crate::source::ModelSource;
 use crate::state::Shared;
@@ -184,6 +184,7 @@ pub(crate) fn start(sim: &Shared, target: TargetId) -> WorkerId {
 pub(crate) async fn point(sim: &Shared, id: WorkerId, at: &str) {
     let (die, stop, wake) = {
         let mut state = sim.state();
+        let blow = state.strikes(true);
         let (deadly, kill, pause) = (
             state.profile.deadly,
             state.may(Fault::Kill),
@@ -191,15 +192,21 @@ pub(crate) async fn point(sim: &Shared, id: WorkerId, at: &str) {
         );
         let worker = &mut state.workers[id];
         let (die, stop) = (worker.chaos.chance(deadly), worker.chaos.chance(deadly));
-        (die && kill, stop && pause, worker.wake.clone())
+        (
+            die && kill || blow == Some(Blow::Kill),
+            stop && pause || blow == Some(Blow::Pause),
+            worker.wake.clone(),
+        )
     };
     if die {
         sim.note(format_args!("worker {id} dies at: {at}"));
+        sim.state().count("death at a point");
         sim.state().workers[id].kill();
         return std::future::pending().await;
     }
     if stop {
         sim.note(format_args!("worker {id} stands still at: {at}"));
+        sim.state().count("pause at a point");
         sim.state().workers[id].pause(true);
     }
     loop {

@@ -18,6 +18,7 @@ mod demo;
 mod guests;
 mod process;
 mod setup;
+mod sim;
 mod test;
 mod toolchain;
 
@@ -59,6 +60,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Attack the whole worker in simulated time, with many seeds.
+    Sim {
+        /// `--seeds N --first K` or `--seed N` to repeat one; `--bites`, `--sweep`, `--help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run everything that must hold: format, lints, guests, checks, tests, licences.
     Test(test::Options),
 }
@@ -67,6 +74,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo { arguments } => return finish(demo::demo(&arguments)),
         Task::Bench { arguments } => return finish(demo::bench(&arguments)),
+        Task::Sim { arguments } => return finish(sim::run(&arguments)),
         Task::Setup => setup::run(),
         Task::Guests { only } => guests::run(&only),
         Task::Checks => checks::run(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{checks, guests, process, setup};
+use crate::{checks, guests, process, setup, sim};
 
 const DENY: [&str; 3] = ["deny", "--config", ".cargo/deny.toml"];
 
@@ -44,6 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
     // Tests start these; `cargo test` builds a binary for the tests of its own package only.
     cargo_step("programs", &["build", "--workspace", "--bins"])?;
     tests(&options.arguments)?;
+    step("simulator", "cargo xtask sim", sim::test)?;
     if !options.quick {
         let check = ["check", "bans", "licenses", "sources"];
         cargo_step("dependencies", &[&DENY[..], &check].concat())?;

@@ -18,6 +18,8 @@ enum State {
     Started,
     /// Everything below is out.
     Running(u64),
+    /// Everything is out, and no more can come.
+    Ended,
 }
 
 /// A cursor over a SUBSCRIBE.
@@ -101,6 +103,11 @@ impl Cursor {
         self.pending.drain(..some).collect()
     }
 
+    /// Whether nothing more can come.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.state == State::Ended && self.pending.is_empty()
+    }
+
     /// Has more rows to send, if the object has moved on.
     pub(crate) fn advance(&mut self, world: &World, dice: &mut Dice) {
         if !self.pending.is_empty() || world.clock < self.as_of {
@@ -109,7 +116,7 @@ impl Cursor {
         let end = world.clock + 1;
         let shard = &world.shards[self.object.shard];
         let from = match self.state {
-            State::Declared => return,
+            State::Declared | State::Ended => return,
             State::Started => {
                 let snapshot = shard.at(self.as_of);
                 self.push(self.as_of, &snapshot);
@@ -117,6 +124,11 @@ impl Cursor {
             }
             State::Running(from) => from,
         };
+        if shard.constant {
+            // Without a last progress row.
+            self.state = State::Ended;
+            return;
+        }
         // Objects do not move in step.
         let upper = if from < end && dice.chance(350) {
             dice.within(from..=end)

@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use catalog::Session;
 pub(crate) use cursor::Cursor;
 use mz_sink_core::server_error::{ErrorKind, ServerError};
+
+use crate::dice::Dice;
+use crate::profile::Profile;
 pub(crate) use row::{Bag, Key, Layout, REFUSED, Row, Text, TextRow, Upsert, is_refused, upserts};
 pub(crate) use shard::{Shard, add};
 pub(crate) use traffic::Traffic;
@@ -56,6 +59,7 @@ pub(crate) struct World {
     pub(crate) objects: Vec<Object>,
     next_id: u64,
     next_value: u64,
+    views: usize,
     fat_value: usize,
     /// Until then, in milliseconds since the start: no connections, no credentials, no answers.
     pub(crate) down_until: u64,
@@ -79,7 +83,7 @@ pub(crate) fn view_name(index: usize) -> String {
 }
 
 impl World {
-    pub(crate) fn new(views: usize, history: Option<u64>, fat_value: usize) -> Self {
+    pub(crate) fn new(profile: &Profile, dice: &mut Dice) -> Self {
         let mut world = Self {
             clock: EPOCH,
             leap: 0,
@@ -87,7 +91,8 @@ impl World {
             objects: Vec::new(),
             next_id: 1,
             next_value: 1,
-            fat_value,
+            views: profile.views,
+            fat_value: profile.fat_value,
             down_until: 0,
             refused_until: 0,
             expired_until: 0,
@@ -98,8 +103,14 @@ impl World {
             named: BTreeSet::new(),
             snapshots: BTreeSet::new(),
         };
-        for view in 0..views {
-            world.create(&view_name(view), Layout(view), history);
+        for view in 0..profile.views {
+            world.create(&view_name(view), Layout(view), Some(profile.history));
+        }
+        world.advance(1_000);
+        world.transact(EPOCH, Traffic::of(profile), dice);
+        for shard in &mut world.shards[..profile.constant] {
+            shard.constant = true;
+            shard.since = world.clock;
         }
         world
     }
@@ -191,6 +202,21 @@ impl World {
         self.down_until = down_until;
         self.connections.clear();
         self.holds.clear();
+    }
+
+    /// Whether a worker could not even start.
+    pub(crate) fn is_out(&self, elapsed: u64) -> bool {
+        let until = self
+            .down_until
+            .max(self.refused_until)
+            .max(self.expired_until)
+            .max(self.hangs_until);
+        elapsed < until || self.missing().is_some()
+    }
+
+    /// A view without an object.
+    pub(crate) fn missing(&self) -> Option<usize> {
+        (0..self.views).find(|view| self.object(&view_name(*view)).is_none())
     }
 
     /// Ends every kind of outage.

@@ -115,3 +115,42 @@ pub(crate) fn upserts<'a>(
     });
     judged.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: i64, value: &str) -> Row {
+        Row {
+            key: Key { id, tag: None },
+            value: Some(value.into()),
+        }
+    }
+
+    #[test]
+    fn the_envelope_sees_one_row_come_go_or_be_replaced_and_else_a_violation() {
+        let put = |value: &str| Upsert::Put(Some(value.into()));
+        let (a, b) = (row(1, "a"), row(1, "b"));
+        for (changes, must) in [
+            (vec![(&a, 1)], put("a")),
+            (vec![(&a, -1)], Upsert::Delete),
+            (vec![(&a, -1), (&b, 1)], put("b")),
+            (vec![(&a, 2)], Upsert::Violation),
+            (vec![(&a, 1), (&b, 1)], Upsert::Violation),
+            (vec![(&a, -1), (&b, -1)], Upsert::Violation),
+        ] {
+            let found = upserts(changes.iter().copied());
+            assert_eq!(
+                found.into_values().collect::<Vec<_>>(),
+                [must],
+                "{changes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_judged_one_by_one() {
+        let (a, b) = (row(1, "a"), row(2, "b"));
+        assert_eq!(upserts([(&a, 1), (&b, -1)]).len(), 2);
+    }
+}

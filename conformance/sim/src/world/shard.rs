@@ -11,6 +11,8 @@ pub(crate) struct Shard {
     /// By time: each row once, with its net change, in row order.
     pub(crate) history: BTreeMap<u64, Bag>,
     pub(crate) now: Bag,
+    /// Never changes: a SUBSCRIBE ends after its snapshot.
+    pub(crate) constant: bool,
     /// Contents can be read at this time and later.
     pub(crate) since: u64,
 }
@@ -21,6 +23,7 @@ impl Shard {
             name,
             history: BTreeMap::new(),
             now: Bag::new(),
+            constant: false,
             since,
         }
     }
@@ -54,5 +57,30 @@ pub(crate) fn add(bag: &mut Bag, row: &Row, diff: i64) {
         bag.remove(row);
     } else {
         bag.insert(row.clone(), count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Key;
+    use super::*;
+
+    #[test]
+    fn the_contents_at_a_time_are_the_sum_of_all_changes_up_to_it() {
+        let row = |value: &str| Row {
+            key: Key { id: 1, tag: None },
+            value: Some(value.into()),
+        };
+        let mut shard = Shard::new("s1".into(), 0);
+        shard.change(5, &row("a"), 1);
+        shard.change(7, &row("a"), -1);
+        shard.change(7, &row("b"), 1);
+        shard.change(9, &row("b"), -1);
+        shard.change(9, &row("b"), 1);
+        assert_eq!(shard.at(4), Bag::new());
+        assert_eq!(shard.at(6), Bag::from([(row("a"), 1)]));
+        assert_eq!(shard.at(7), Bag::from([(row("b"), 1)]));
+        // What comes and goes at one time did not happen.
+        assert!(!shard.history.contains_key(&9));
     }
 }

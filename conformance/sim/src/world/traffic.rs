@@ -3,6 +3,7 @@
 use super::row::REFUSED;
 use super::{Key, Row, Text, World};
 use crate::dice::Dice;
+use crate::profile::{Fault, Profile};
 
 /// What transactions may do.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,16 @@ pub(crate) struct Traffic {
     pub(crate) unique: bool,
     /// Whether some rows are refused by sinks.
     pub(crate) refused: bool,
+}
+
+impl Traffic {
+    pub(crate) fn of(profile: &Profile) -> Self {
+        Self {
+            keys: profile.keys,
+            unique: !profile.faults.has(Fault::KeyViolation),
+            refused: profile.faults.has(Fault::Rejects),
+        }
+    }
 }
 
 impl World {
@@ -56,6 +67,9 @@ impl World {
         };
         let value = self.value(traffic, dice);
         let shard = &mut self.shards[shard];
+        if shard.constant {
+            return;
+        }
         let there: Vec<(Row, i64)> = shard
             .now
             .iter()
