@@ -114,8 +114,7 @@ impl Session {
         replacement: &[String],
     ) -> Result<String, SqlError> {
         let (view, replacement) = (self.resolve(view)?, self.resolve(replacement)?);
-        let replaces = replacement.replaces.as_ref();
-        if !replaces.is_some_and(|replaced| Arc::ptr_eq(replaced, &view)) {
+        if !replacement.is_replacement_for(&view) {
             let (name, of) = (replacement.name().item, view.name().item);
             let text = format!("\"{name}\" is not a replacement for \"{of}\"");
             return Err(SqlError::new("XX000", text));
@@ -255,7 +254,7 @@ impl Session {
             .inner()
             .objects
             .iter()
-            .filter(|o| o.reads(&object))
+            .filter(|o| o.reads(&object) || o.is_replacement_for(&object))
             .cloned()
             .collect();
         if let Some(first) = dependents.first().filter(|_| !cascade) {

@@ -240,6 +240,11 @@ impl Object {
             .is_some_and(|d| Arc::ptr_eq(&d.input, input) || d.input.reads(input))
     }
 
+    pub(crate) fn is_replacement_for(&self, view: &Arc<Object>) -> bool {
+        let replaced = self.replaces.as_ref();
+        replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, view))
+    }
+
     pub(crate) fn retention_ms(&self) -> u64 {
         self.retention_ms.load(Ordering::Relaxed)
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use pgwire::messages::response::TransactionStatus;
 
 use crate::error::SqlError;
+use crate::faults::Failure;
 use crate::hold::Hold;
 use crate::lexer::{Kind, Token};
+use crate::lock;
 use crate::object::{Name, Object};
 use crate::relations::{Answer, Input, View, input_table, render, select, series};
 use crate::row::Row;
@@ -50,7 +52,10 @@ impl Session {
         let read_at = |object: &Object| {
             as_of.unwrap_or_else(|| object.frontiers().upper.map_or(u64::MAX, |upper| upper - 1))
         };
-        let error = |object: &Arc<Object>| object.evaluation_error(read_at(object));
+        let error = |object: &Arc<Object>| {
+            let poison = lock(&object.faults).poison.as_ref().map(Failure::error);
+            poison.or_else(|| object.evaluation_error(read_at(object)))
+        };
         if let Some(error) = objects.iter().find_map(error) {
             return Err(error.into());
         }

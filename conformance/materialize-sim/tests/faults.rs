@@ -183,6 +183,12 @@ async fn a_poisoned_dataflow_tells_as_of_and_fails_until_it_is_cured() {
         assert_eq!((seen.len(), &*error), (1, told));
         assert!(is_progress(&seen[0]));
     }
+    let error = rows(&connect(&server).await, "SELECT * FROM t").await;
+    assert_eq!(
+        code(&error.unwrap_err()),
+        told,
+        "a SELECT fails like a SUBSCRIBE"
+    );
     control.cure("t").unwrap();
     let (_client, seen) = subscribed(&server, SUBSCRIBE).await;
     assert_eq!(data(&seen), CONTENTS);
