@@ -66,7 +66,7 @@ impl Derivation {
         if input.finished() {
             Ledger::constant(contents)
         } else {
-            Ledger::beginning(input.upper(), contents)
+            Ledger::beginning(input.reached(), contents)
         }
     }
 

@@ -98,6 +98,31 @@ impl Control {
         Ok(())
     }
 
+    /// Lets the streams of an object say nothing, or go on. Everything else goes on meanwhile,
+    /// its frontier included.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownObject`].
+    pub fn stall_stream(&self, name: &str, stalled: bool) -> Result<(), SimError> {
+        lock(&self.object(name)?.faults).stalled = stalled;
+        self.world.notify();
+        Ok(())
+    }
+
+    /// Keeps the write frontier of an object where it is, in streams and in the catalog, or lets
+    /// it catch up: an object that lags behind the others. What is written meanwhile is seen then.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownObject`]; [`SimError::NotWritable`] for recorded and generated objects.
+    pub fn hold_frontier(&self, name: &str, held: bool) -> Result<(), SimError> {
+        match &self.object(name)?.content {
+            Content::Ledger(ledger) => lock(ledger).hold(held),
+            _ => return Err(SimError::NotWritable(name.to_owned())),
+        }
+        self.world.notify();
+        Ok(())
+    }
+
     /// The most a server keeps for a client that does not fetch, in bytes, 1 KiB counted for
     /// each message; past it the next FETCH says that the client fell behind. No limit if `None`.
     /// Recorded and generated objects are never behind.
@@ -146,6 +171,11 @@ impl Control {
     /// far as that is readable. A real server's may see less than what was just committed.
     pub fn set_serializable_lag(&self, lag_ms: u64) {
         self.world.inner().serializable_lag = lag_ms;
+    }
+
+    /// Lets every query of the catalog fail with this, or answers again.
+    pub fn fail_catalog(&self, failure: Option<Failure>) {
+        self.world.inner().catalog_failure = failure;
     }
 
     /// Adds an index in a cluster, which takes the place of the object for subscriptions there.

@@ -1,7 +1,26 @@
 //! Faults on order: what goes wrong, and the words in which a client is told.
 //!
-//! None of them changes what is true: rows, times and frontiers stay what they are, and every
-//! fault but [`Control::stall`](crate::Control::stall) ends what it strikes.
+//! None of them changes what is true: rows and times stay what they are, and a stream that is
+//! struck is late, or ends.
+//!
+//! | fault | ordered by |
+//! | --- | --- |
+//! | a connection drops at byte n | `cut_next_subscription`, `cut_next_connection` |
+//! | all connections drop; the server is away | `kill_connections`; `stop` and `start` |
+//! | nothing is answered; one stream is silent | `stall`; `stall_stream` |
+//! | an object lags behind the others | `hold_frontier` |
+//! | credentials expire, sessions idle, a balancer has no upstream | `end_sessions`, `set_logins`; `SET idle_in_transaction_session_timeout` |
+//! | a statement is cancelled | `cancel_statements`; a cancel request, `pg_cancel_backend` |
+//! | a client falls behind | `set_max_buffered_bytes`, `fail_subscriptions` |
+//! | a batch is too large | `set_max_result_size`; `ALTER SYSTEM SET max_result_size` |
+//! | a dataflow fails | `poison` and `cure`; a view that divides by zero |
+//! | history is lost | `compact`, `set_retention`, `set_clock`; `ALTER .. SET (RETAIN HISTORY ..)` |
+//! | an index takes the place of an object | `create_index`; `CREATE INDEX`, before or while it is read |
+//! | an object or its cluster goes away | `drop_object`, `drop_cluster`; `DROP ..` |
+//! | names or definitions change | `swap_schemas`, `replace`; `ALTER SCHEMA .. SWAP`, `.. APPLY REPLACEMENT` |
+//! | privileges are missing | `ALTER SYSTEM SET enable_rbac_checks`, `GRANT`, `REVOKE` |
+//! | the catalog does not answer | `fail_catalog` |
+//! | one AS OF for several objects is in the past | `set_serializable_lag` |
 
 use crate::error::SqlError;
 
@@ -47,6 +66,12 @@ impl Failure {
         Self(SqlError::fatal("08004", "upstream server not available"))
     }
 
+    /// The cluster of the catalog has no replica; subscriptions are not concerned.
+    pub fn no_catalog_replica() -> Self {
+        let text = "CLUSTER \"mz_catalog_server\" has no replicas available to service request";
+        Self::new("0A000", text)
+    }
+
     /// A session that idled in its transaction for too long.
     pub fn idle_in_transaction() -> Self {
         let text = "terminating connection due to idle-in-transaction timeout";
@@ -85,6 +110,8 @@ pub enum Logins {
 pub(crate) struct Faults {
     /// Its dataflow fails, now and whenever it is started, until this is taken away.
     pub(crate) poison: Option<Failure>,
+    /// Its streams say nothing.
+    pub(crate) stalled: bool,
     /// Subscriptions started under a smaller number have failed.
     pub(crate) generation: u64,
     pub(crate) failure: Option<Failure>,

@@ -292,8 +292,12 @@ impl Session {
             let Some(running) = cursor.running.as_mut().filter(|_| buffer.room > 0) else {
                 break;
             };
-            let poison = lock(&cursor.object.faults).poison.clone();
+            let (poison, stalled) = {
+                let faults = lock(&cursor.object.faults);
+                (faults.poison.clone(), faults.stalled)
+            };
             let step = match poison {
+                _ if stalled => Ok(Step::Idle(None)),
                 None => running.feed.fill(&mut buffer),
                 Some(poison) => {
                     if !running.opened && cursor.shape.progress {
@@ -305,7 +309,7 @@ impl Session {
                     Err(poison.error())
                 }
             };
-            running.opened = true;
+            running.opened |= !stalled;
             if !buffer.bytes.is_empty() {
                 self.wire.send_rows(&buffer.bytes).await?;
                 buffer.bytes.clear();

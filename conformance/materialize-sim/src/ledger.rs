@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     /// Rows of a view that could not be computed, by time and text.
     errors: BTreeMap<u64, Vec<(String, i64)>>,
     frontiers: std::collections::VecDeque<u64>,
+    /// Nobody sees a frontier above this one.
+    held: Option<u64>,
     finished: bool,
 }
 
@@ -29,8 +31,14 @@ impl Ledger {
             changes: BTreeMap::new(),
             errors: BTreeMap::new(),
             frontiers: [upper].into(),
+            held: None,
             finished: false,
         }
+    }
+
+    /// Shows no frontier above that of now, or those reached meanwhile again.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held.then(|| self.upper());
     }
 
     /// A constant collection: complete at every time, its frontier is empty.
@@ -48,8 +56,13 @@ impl Ledger {
         ledger
     }
 
-    /// Times below this are closed.
+    /// Times below this are closed for readers.
     pub(crate) fn upper(&self) -> u64 {
+        self.reached().min(self.held.unwrap_or(u64::MAX))
+    }
+
+    /// Times below this are closed for writers.
+    pub(crate) fn reached(&self) -> u64 {
         self.frontiers.back().copied().unwrap_or(0)
     }
 
@@ -61,13 +74,14 @@ impl Ledger {
     /// The first frontier above `frontier`, if it has been reached.
     pub(crate) fn next_upper(&self, frontier: u64) -> Option<u64> {
         let at = self.frontiers.partition_point(|f| *f <= frontier);
-        self.frontiers.get(at).copied()
+        let next = self.frontiers.get(at).copied();
+        next.filter(|next| *next <= self.upper())
     }
 
     /// The number of frontiers reached after `frontier`.
     pub(crate) fn steps_after(&self, frontier: u64) -> u64 {
-        let at = self.frontiers.partition_point(|f| *f <= frontier);
-        (self.frontiers.len() - at) as u64
+        let reached = |upper: u64| self.frontiers.partition_point(|f| *f <= upper);
+        reached(self.upper()).saturating_sub(reached(frontier)) as u64
     }
 
     /// Writes at `time`, which closes it.
@@ -89,7 +103,7 @@ impl Ledger {
 
     /// Closes every time below `upper`; a frontier never goes back.
     pub(crate) fn advance(&mut self, upper: u64) {
-        if upper > self.upper() && !self.finished {
+        if upper > self.reached() && !self.finished {
             self.frontiers.push_back(upper);
             if self.frontiers.len() > REMEMBERED_FRONTIERS {
                 self.frontiers.pop_front();

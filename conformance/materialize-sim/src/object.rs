@@ -301,6 +301,14 @@ impl Object {
         }
     }
 
+    /// The first time that can be written at, as far as this object is concerned.
+    pub(crate) fn open_from(&self) -> u64 {
+        match &self.content {
+            Content::Ledger(ledger) => lock(ledger).reached(),
+            Content::Recording(_) | Content::Bench(_) => 0,
+        }
+    }
+
     /// AS OF of a subscription that names none.
     pub(crate) fn default_as_of(&self, now: u64) -> u64 {
         match (&self.content, self.frontiers().upper) {

@@ -45,6 +45,10 @@ impl Session {
         as_of: Option<u64>,
     ) -> Result<(), Stop> {
         let (sql, objects) = self.replace_objects(&tokens);
+        let failure = self.world.inner().catalog_failure.clone();
+        if let Some(failure) = failure.filter(|_| reads_catalog(&tokens)) {
+            return Err(failure.error().into());
+        }
         let as_of = as_of.or_else(|| self.transaction_timestamp(&objects));
         for object in &objects {
             self.readable(object, as_of, &sql).await?;
@@ -217,6 +221,14 @@ impl Session {
         let name: Name = self.full_name(parts);
         self.world.inner().find(&name).cloned()
     }
+}
+
+/// Whether a relation of the server's own is read.
+fn reads_catalog(tokens: &[Token]) -> bool {
+    tokens.windows(2).any(|pair| {
+        let reads = pair[0].is_word("from") || pair[0].is_word("join");
+        reads && pair[1].text.starts_with("mz_")
+    })
 }
 
 /// The parts of the dotted name at `at`, and where it ends.

@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     /// How far behind the clock a SERIALIZABLE transaction reads, in milliseconds.
     pub(crate) serializable_lag: u64,
     pub(crate) logins: Logins,
+    /// Why the catalog does not answer.
+    pub(crate) catalog_failure: Option<Failure>,
     /// Where the next connection is cut, in bytes.
     pub(crate) cut_next_after: Option<u64>,
     next_id: u64,
@@ -109,6 +111,7 @@ impl World {
                 max_buffered_bytes: u64::MAX,
                 serializable_lag: 0,
                 logins: Logins::Accepted,
+                catalog_failure: None,
                 cut_next_after: None,
                 next_id: first_id,
                 next_subscription: 1,
@@ -351,9 +354,9 @@ impl Inner {
 
     /// The first time that is open in an object and in every view of it.
     fn next_time(&self, object: &Arc<Object>) -> u64 {
-        let uppers = self.dependents(object).chain([object]);
-        let uppers = uppers.filter_map(|o| o.frontiers().upper);
-        uppers.max().unwrap_or(0).max(self.now())
+        let objects = self.dependents(object).chain([object]);
+        let open = objects.map(|object| object.open_from()).max();
+        open.unwrap_or(0).max(self.now())
     }
 
     /// Writes to an object and to every view of it.

@@ -310,6 +310,61 @@ async fn swapped_schemas_exchange_names_and_keep_streams() {
 }
 
 #[tokio::test]
+async fn a_silent_stream_and_a_lagging_object_lose_nothing_and_leave_others_alone() {
+    let (server, control, writer) = with_table().await;
+    let view = "CREATE MATERIALIZED VIEW v AS SELECT name, id + 10 AS more FROM t";
+    writer.batch_execute(view).await.unwrap();
+    let value = |id: &str| vec![Some(id.to_owned()), None];
+    for (id, view_row) in [("3", "13"), ("4", "14")] {
+        let (of_t, _) = subscribed(&server, SUBSCRIBE).await;
+        let (of_v, seen) = subscribed(&server, "SUBSCRIBE v WITH (PROGRESS)").await;
+        let before = seen.iter().map(time).max().unwrap();
+        if id == "3" {
+            control.stall_stream("v", true).unwrap();
+        } else {
+            control.hold_frontier("v", true).unwrap();
+        }
+        let held = control.frontier("v").unwrap().unwrap();
+        let at = control.apply("t", vec![(value(id), 1)]).unwrap();
+        let seen = fetch_past(&of_t, at).await;
+        assert_eq!(data(&seen), [["1", id, "NULL"]]);
+        let nothing = rows(&of_v, "FETCH ALL c WITH (timeout = '50ms')")
+            .await
+            .unwrap();
+        assert!(data(&nothing).is_empty());
+        assert!(
+            nothing.iter().all(|row| time(row) <= held),
+            "{held}: {nothing:?}"
+        );
+        control.stall_stream("v", false).unwrap();
+        control.hold_frontier("v", false).unwrap();
+        let seen = fetch_past(&of_v, before.max(at)).await;
+        assert_eq!(data(&seen), [["1", "NULL", view_row]]);
+        let changed = seen.iter().find(|row| !is_progress(row)).unwrap();
+        assert_eq!(time(changed), at, "at its own time");
+    }
+}
+
+#[tokio::test]
+async fn a_catalog_without_a_replica_does_not_concern_subscriptions() {
+    let (server, control, writer) = with_table().await;
+    control.fail_catalog(Some(Failure::no_catalog_replica()));
+    let error = rows(&writer, "SELECT id FROM mz_catalog.mz_objects").await;
+    assert_eq!(
+        code(&error.unwrap_err()),
+        "0A000 CLUSTER \"mz_catalog_server\" has no replicas available to service request"
+    );
+    let (_client, seen) = subscribed(&server, SUBSCRIBE).await;
+    assert_eq!(data(&seen), CONTENTS);
+    control.fail_catalog(None);
+    assert!(
+        rows(&writer, "SELECT id FROM mz_catalog.mz_objects")
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
 async fn a_dropped_cluster_ends_what_runs_in_it() {
     let (server, control, _writer) = with_table().await;
     let fetch = waiting(&server, &control).await;
