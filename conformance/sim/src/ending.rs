@@ -4,8 +4,15 @@ use mz_sink_core::session::Outcome;
 use mz_sink_core::types::CLOSED;
 
 use crate::state::State;
+use crate::target::TargetId;
 use crate::worker::{Mark, WorkerId};
 use crate::world::view_name;
+
+fn half_seen(state: &State, target: TargetId) -> bool {
+    let same = state.workers.iter().filter(|w| w.target == target);
+    same.into_iter()
+        .any(|worker| worker.marks.contains(&Mark::SawHalfAnObject))
+}
 
 /// Checks the end of a worker.
 ///
@@ -33,7 +40,8 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         "history-lost" => has(Mark::HistoryLost),
         "object-dropped" => has(Mark::ObjectDropped) || has(Mark::SawNoObject),
         "unknown-object" => has(Mark::SawNoObject),
-        "object-replaced" if has(Mark::SawHalfAnObject) => true,
+        // One worker's half of an object may be in the checkpoint of all.
+        "object-replaced" if half_seen(state, worker.target) => true,
         "object-replaced" => (0..state.profile.views).any(|view| {
             let expected = target.expected[view].as_ref().map(|e| e.shard);
             let others = |shard: usize| {

@@ -237,7 +237,7 @@ impl Profile {
             }
         }
         let views = dice.within(1..=MAX_VIEWS) as usize;
-        let fat = dice.chance(40);
+        let fat = dice.chance(25);
         let history = if faults.has(Fault::ShortHistory) {
             dice.within(1_000..=20_000)
         } else {
@@ -263,13 +263,17 @@ impl Profile {
             faults,
             trouble: dice.pick(&[20, 60, 150]),
             deadly: dice.pick(&[1, 5, 20]),
-            fat_value: if fat { 100_000 } else { 0 },
-            keys: dice.pick(&[2, 4, 12]),
+            fat_value: if fat { 60_000 } else { 0 },
+            keys: if fat { 30 } else { dice.pick(&[2, 4, 12]) },
             history,
             commit_interval: Duration::from_millis(dice.pick(&[0, 0, 300, 2_000])),
             idle_commit_interval: Duration::from_millis(dice.pick(&[200, 1_000, 5_000])),
             max_commit_bytes: if fat { 1 << 20 } else { 64 << 20 },
-            memory_bytes: dice.pick(&[0, 2_000, 64 << 20]),
+            memory_bytes: match fat {
+                // Spilling large values is slow without optimisation.
+                true => dice.pick(&[2_000, 64 << 20, 64 << 20, 64 << 20]),
+                false => dice.pick(&[0, 2_000, 64 << 20]),
+            },
             retry: RetryPolicy {
                 attempts: dice.pick(&[3, 6, 10]) as u32,
                 min_backoff: Duration::from_millis(100),

@@ -50,7 +50,12 @@ impl World {
                 if index != first && !(several && dice.chance(700)) {
                     continue;
                 }
-                for _ in 0..dice.within(1..=3) {
+                // A timestamp of several segments, where values are large.
+                let changes = match self.fat_value > 0 && dice.chance(100) {
+                    true => 30,
+                    false => dice.within(1..=3),
+                };
+                for _ in 0..changes {
                     self.change(index, time, traffic, dice);
                 }
             }
