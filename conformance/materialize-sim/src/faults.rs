@@ -26,7 +26,7 @@ use crate::error::SqlError;
 
 /// An error of the server's, to be handed to clients by a [`Control`](crate::Control) call.
 ///
-/// The constructors have the texts of real servers.
+/// The constructors have the codes and texts of real servers.
 #[derive(Debug, Clone)]
 pub struct Failure(SqlError);
 
@@ -90,6 +90,7 @@ impl Failure {
     }
 }
 
+/// How a server goes on after the first three words is not recorded; nothing may depend on it.
 const FELL_BEHIND: &str = "SUBSCRIBE fell behind: the client does not read fast enough";
 
 /// What happens to new connections.
