@@ -58,7 +58,9 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         "stream-poisoned" => has(Mark::Poisoned),
         "server-error" => has(Mark::InvalidId),
         "fenced" => target.writer.is_some_and(|writer| writer != id),
-        "sink-retryable" | "sink-unknown" | "sink-trapped" => worker.sink_failures > budget,
+        "sink-retryable" | "sink-unknown" | "sink-trapped" => {
+            worker.sink_failures + worker.claims_lost > budget
+        }
         "sink-permanent" => has(Mark::Permanent),
         "sink-limit" => has(Mark::Limit),
         _ => false,

@@ -222,6 +222,10 @@ impl ModelSource {
                 }
                 return Err(error);
             }
+            if self.dice.chance(150) {
+                // Rows of one time do not all come at once.
+                self.pass(60).await;
+            }
             match self.rows()? {
                 None => return Ok(BlockEnd::Complete),
                 Some(ready) if !ready.rows.is_empty() => {

@@ -59,6 +59,8 @@ pub(crate) struct Worker {
     /// Anything but success that the sink answered.
     pub(crate) sink_failures: u32,
     pub(crate) expirations: u32,
+    /// Races for an epoch that another worker won.
+    pub(crate) claims_lost: u32,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) killed: bool,
 }
@@ -152,6 +154,7 @@ pub(crate) fn start(sim: &Shared, target: TargetId) -> WorkerId {
         source_failures: 0,
         sink_failures: 0,
         expirations: 0,
+        claims_lost: 0,
         outcome: None,
         killed: false,
     });
@@ -223,6 +226,9 @@ fn hear(sim: &Shared, id: WorkerId, target: TargetId, notice: &Notice) {
     sim.note(format_args!("worker {id} tells {notice:?}"));
     let broken = {
         let mut state = sim.state();
+        if matches!(notice, Notice::ClaimLost { .. }) {
+            state.workers[id].claims_lost += 1;
+        }
         let target = &mut state.targets[target];
         match notice {
             Notice::Claimed { epoch, .. } => match target.epochs.get(epoch) {
