@@ -1,14 +1,17 @@
 //! What the catalog says about the object, and whether it is still the one in the checkpoint.
 
 mod error;
+mod identity;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use error::CatalogError;
+pub use identity::{Change, IdentityPolicy, Reconciled, check_identity};
 
 use crate::checkpoint::ViewIdentity;
-use crate::statements::{identifier, literal};
-use crate::types::{Column, ColumnType, Envelope, View};
+use crate::statements::{self, identifier, literal};
+use crate::types::{CLOSED, Column, ColumnType, Envelope, Frontier, Timestamp, View};
 
 /// The history window of an object without `RETAIN HISTORY`.
 const DEFAULT_RETENTION: Duration = Duration::from_secs(1);
@@ -39,8 +42,23 @@ pub struct Object {
     pub retention: Duration,
     /// An index on it in the cluster of the session.
     pub index: Option<String>,
+    /// The times at which it can be read.
+    pub frontiers: Option<Frontiers>,
+    /// Whether its times are not milliseconds since the epoch, but from a source with
+    /// `ENVELOPE MATERIALIZE`.
+    pub has_own_timeline: bool,
     /// Columns with their SQL types.
     pub columns: Vec<(Column, String)>,
+}
+
+/// The times at which an object can be read, as of a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frontiers {
+    /// The earliest AS OF.
+    pub read: Timestamp,
+    /// Everything below it is known; [`CLOSED`] when nothing can change
+    /// any more.
+    pub write: Frontier,
 }
 
 /// Looks an object up, one query at a time.
@@ -60,6 +78,8 @@ enum Step {
     Shard,
     Retention,
     Index,
+    Frontiers,
+    Timeline,
 }
 
 impl LookUp {
@@ -77,10 +97,13 @@ impl LookUp {
         })
     }
 
+    fn id(&self) -> &str {
+        self.found.as_ref().map_or("", |o| &o.id)
+    }
+
     /// The query to run now.
     pub fn query(&self) -> String {
-        let id = self.found.as_ref().map_or("", |o| &o.id);
-        let id = literal(id);
+        let id = literal(self.id());
         match self.step {
             Step::Name => {
                 let columns = ["name", "schema_name", "database_name"];
@@ -113,6 +136,8 @@ impl LookUp {
                 "SELECT i.name, c.name FROM mz_catalog.mz_indexes i \
                  JOIN mz_catalog.mz_clusters c ON c.id = i.cluster_id WHERE i.on_id = {id}"
             ),
+            Step::Frontiers => statements::frontiers([self.id()]),
+            Step::Timeline => statements::own_timeline(self.id()),
         }
     }
 
@@ -149,6 +174,15 @@ impl LookUp {
                     .find(|row| table.text(*row, 1) == Some(cluster))
                     .and_then(|row| table.text(row, 0));
                 self.object()?.index = index.map(Into::into);
+                self.step = Step::Frontiers;
+            }
+            Step::Frontiers => {
+                let id = self.id().to_string();
+                self.object()?.frontiers = frontiers(table)?.remove(&id);
+                self.step = Step::Timeline;
+            }
+            Step::Timeline => {
+                self.object()?.has_own_timeline = !table.rows.is_empty();
                 return Ok(self.found.take());
             }
         }
@@ -196,6 +230,8 @@ impl LookUp {
                     shard: None,
                     retention: DEFAULT_RETENTION,
                     index: None,
+                    frontiers: None,
+                    has_own_timeline: false,
                     columns: Vec::new(),
                 })
             }
@@ -289,70 +325,30 @@ impl Object {
     }
 }
 
-/// Compares what is there now with what the checkpoint was written for. An equal shard under
-/// another id is a replacement that was applied, and resumes.
+/// Reads the answer to [`statements::frontiers`]: by catalog id, those of the newest global id.
 ///
 /// # Errors
-/// When the target's contents do not belong to what is there now.
-pub fn check_identity(then: &ViewIdentity, now: &ViewIdentity) -> Result<(), CatalogError> {
-    let changed = |setting, now: String, then: String| {
-        Err(CatalogError::ConfigurationChanged { setting, now, then })
-    };
-    if then.name != now.name {
-        return changed("source.name", now.name.clone(), then.name.clone());
+/// [`CatalogError::Shape`].
+pub fn frontiers(table: &Table) -> Result<BTreeMap<String, Frontiers>, CatalogError> {
+    let shape = || CatalogError::Shape("mz_frontiers");
+    let time = |text: &str| text.parse().map_err(|_| shape());
+    let mut newest: BTreeMap<String, (u64, Frontiers)> = BTreeMap::new();
+    for row in 0..table.rows.len() {
+        let id = table.text(row, 0).ok_or_else(shape)?;
+        let global = table.text(row, 1).ok_or_else(shape)?;
+        let age = global.trim_start_matches(char::is_alphabetic).parse();
+        let age = age.map_err(|_| shape())?;
+        // An object without a read frontier cannot be read at any time.
+        let read = table.text(row, 2).map_or(Ok(CLOSED), time)?;
+        let write = table.text(row, 3).map_or(Ok(CLOSED), time)?;
+        let found = (age, Frontiers { read, write });
+        let known = newest.entry(id.into()).or_insert(found);
+        if known.0 < age {
+            *known = found;
+        }
     }
-    if then.object != now.object {
-        return changed("source.object", now.object.clone(), then.object.clone());
-    }
-    if then.envelope != now.envelope {
-        return changed(
-            "source.envelope",
-            format!("{:?}", now.envelope).to_lowercase(),
-            format!("{:?}", then.envelope).to_lowercase(),
-        );
-    }
-    if then.key != now.key {
-        return changed(
-            "source.key",
-            format!("{:?}", now.key),
-            format!("{:?}", then.key),
-        );
-    }
-    if then.columns != now.columns {
-        let show = |only: &[(String, String)], not: &[(String, String)]| {
-            let list: Vec<_> = only
-                .iter()
-                .filter(|c| !not.contains(c))
-                .map(|(name, ty)| format!("{name} {ty}"))
-                .collect();
-            if list.is_empty() {
-                "nothing".to_string()
-            } else {
-                list.join(", ")
-            }
-        };
-        let (gone, new) = (
-            show(&then.columns, &now.columns),
-            show(&now.columns, &then.columns),
-        );
-        return Err(CatalogError::SchemaMismatch {
-            object: now.object.clone(),
-            difference: if gone == new {
-                "their order".into()
-            } else {
-                format!("{gone} before, {new} now")
-            },
-        });
-    }
-    if then.shard != now.shard {
-        let show = |shard: &Option<String>| shard.clone().unwrap_or_else(|| "none".into());
-        return Err(CatalogError::Replaced {
-            object: now.object.clone(),
-            from: show(&then.shard),
-            to: show(&now.shard),
-        });
-    }
-    Ok(())
+    let frontiers = newest.into_iter().map(|(id, (_, found))| (id, found));
+    Ok(frontiers.collect())
 }
 
 fn columns(table: &Table) -> Result<Vec<(Column, String)>, CatalogError> {

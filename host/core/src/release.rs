@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::decode::{DecodeError, Decoded, Decoder, Fields};
-use crate::types::{CLOSED, Frontier, Timestamp};
+use crate::types::{Frontier, Timestamp};
 
 #[cfg(test)]
 mod tests;
@@ -72,11 +72,16 @@ pub enum StreamError {
 /// Names a segment for as long as the process lives.
 pub type SegmentId = u64;
 
+/// A segment's name has the view above these bits, and counts below them.
+const VIEW_BITS: u32 = 48;
+
 /// A sealed run of rows.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// Its name.
     pub id: SegmentId,
+    /// Index of the view.
+    pub view: u32,
     /// Number of rows.
     pub rows: usize,
     /// Size in memory, in bytes.
@@ -89,11 +94,28 @@ pub struct Segment {
     pub chunk: Option<Arc<Chunk>>,
 }
 
+impl Segment {
+    /// Rows that were never held.
+    pub(crate) fn alone(chunk: Arc<Chunk>) -> Self {
+        Self {
+            id: SegmentId::MAX,
+            rows: chunk.rows(),
+            bytes: chunk.byte_len(),
+            min: chunk.timestamps.first().copied().unwrap_or_default(),
+            max: chunk.timestamps.last().copied().unwrap_or_default(),
+            view: chunk.view,
+            chunk: Some(chunk),
+        }
+    }
+}
+
 /// Where a stream starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// With the snapshot, at an AS OF that the server chooses.
     Snapshot,
+    /// With the snapshot at this AS OF.
+    SnapshotAt(Timestamp),
     /// After everything below this frontier.
     Resume(Frontier),
 }
@@ -106,6 +128,8 @@ pub struct Held {
     segments: VecDeque<Segment>,
     next_id: SegmentId,
     start: Start,
+    /// A frontier at which a cut must be possible, see [`Self::set_boundary`].
+    boundary: Option<Frontier>,
     /// The first progress row.
     as_of: Option<Timestamp>,
     /// The latest progress row.
@@ -119,41 +143,39 @@ pub struct Held {
 }
 
 /// What accepting a row brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Accepted {
     /// A change is held, or a progress row said nothing new.
     Held,
     /// Everything below this frontier is closed.
     Advanced(Frontier),
-    /// Several rows of one key at this time; the key is left out of a snapshot, deleted later on,
-    /// and to be reported.
-    KeyViolation(Timestamp),
+    /// Several rows have one key: it is left out of a snapshot, deleted later on, and to be
+    /// reported. Carries the one row, with the key only.
+    KeyViolation(Arc<Chunk>),
 }
 
-/// Segments taken for a batch.
-#[derive(Clone, Debug)]
-pub struct Taken {
-    /// In time order.
-    pub segments: Vec<Segment>,
-    /// Everything below it that was held is in `segments`.
-    pub upper: Frontier,
-    /// Whether this is the snapshot.
-    pub snapshot: bool,
+impl Start {
+    /// Whether the stream begins with the snapshot.
+    pub fn is_snapshot(self) -> bool {
+        !matches!(self, Self::Resume(_))
+    }
 }
 
 impl Held {
     /// Nothing yet. `empty` gives the shape of chunks.
     pub fn new(empty: Chunk, start: Start) -> Self {
         Self {
+            // Segments of several views share one spill store.
+            next_id: u64::from(empty.view) << VIEW_BITS,
             open: empty,
             open_is_continuation: false,
             segments: VecDeque::new(),
-            next_id: 0,
             start,
+            boundary: None,
             as_of: None,
             announced: 0,
             frontier: match start {
-                Start::Snapshot => 0,
+                Start::Snapshot | Start::SnapshotAt(_) => 0,
                 Start::Resume(frontier) => frontier,
             },
             last: 0,
@@ -178,6 +200,12 @@ impl Held {
         spilled
     }
 
+    /// Makes sure that [`Self::take_below`] can cut here, also among rows that were spilled: when
+    /// another view joins with a snapshot just below `frontier`. To be called before any row.
+    pub fn set_boundary(&mut self, frontier: Frontier) {
+        self.boundary = Some(frontier);
+    }
+
     /// Takes in one row.
     ///
     /// # Errors
@@ -187,25 +215,29 @@ impl Held {
         decoder: &Decoder,
         row: &(impl Fields + ?Sized),
     ) -> Result<Accepted, StreamError> {
-        let (time, accepted) = match decoder.decode(row, &mut self.open)? {
+        let (time, is_violation) = match decoder.decode(row, &mut self.open)? {
             Decoded::Progress(time) => return self.progress(time),
-            Decoded::Change(time) => (time, Accepted::Held),
-            // A snapshot has nothing that could be deleted.
-            Decoded::KeyViolation(time) if self.in_snapshot(time) => {
-                self.open.pop();
-                self.check_time(time)?;
-                return Ok(Accepted::KeyViolation(time));
-            }
+            Decoded::Change(time) => (time, false),
             // What the target holds for the key is no longer so, and the server says the same
             // when all of these rows go away at once: without a delete it would stay for ever.
-            Decoded::KeyViolation(time) => (time, Accepted::KeyViolation(time)),
+            Decoded::KeyViolation(time) => (time, true),
         };
-        self.check_time(time)?;
         let at = self.open.rows() - 1;
+        let accepted = match is_violation {
+            true => Accepted::KeyViolation(Arc::new(self.open.slice(at..at + 1))),
+            false => Accepted::Held,
+        };
+        // A snapshot has nothing that could be deleted.
+        if is_violation && self.in_snapshot(time) {
+            self.open.pop();
+            self.check_time(time)?;
+            return Ok(accepted);
+        }
+        self.check_time(time)?;
         if time != self.last && at == 0 {
             self.open_is_continuation = false;
         }
-        if at > 0 && time != self.last && self.must_seal_between(at) {
+        if at > 0 && time != self.last && self.must_seal_between(at, time) {
             let rest = self.open.slice(at..at + 1);
             self.open.pop();
             self.seal();
@@ -235,14 +267,17 @@ impl Held {
     }
 
     fn in_snapshot(&self, time: Timestamp) -> bool {
-        self.start == Start::Snapshot && self.as_of == Some(time)
+        self.start.is_snapshot() && self.as_of == Some(time)
     }
 
     /// Between two timestamps, whether the chunk ends there. A segment boundary inside a
     /// timestamp is never a place to commit, so a timestamp that spans segments gets its own.
-    fn must_seal_between(&self, at: usize) -> bool {
+    fn must_seal_between(&self, at: usize, time: Timestamp) -> bool {
         self.open_is_continuation
             || self.in_snapshot(self.last)
+            || self
+                .boundary
+                .is_some_and(|at| self.last < at && at <= time)
             || (at.is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES / 2)
     }
 
@@ -267,17 +302,19 @@ impl Held {
 
     fn progress(&mut self, time: Timestamp) -> Result<Accepted, StreamError> {
         if self.as_of.is_none() {
-            match self.start {
-                Start::Snapshot => self.frontier = time,
-                Start::Resume(frontier) => {
-                    let expected = resume_as_of(frontier);
-                    if time != expected {
-                        return Err(StreamError::WrongStart {
-                            expected,
-                            found: time,
-                        });
-                    }
-                }
+            let expected = match self.start {
+                Start::Snapshot => time,
+                Start::SnapshotAt(as_of) => as_of,
+                Start::Resume(frontier) => resume_as_of(frontier),
+            };
+            if time != expected {
+                return Err(StreamError::WrongStart {
+                    expected,
+                    found: time,
+                });
+            }
+            if self.start.is_snapshot() {
+                self.frontier = time;
             }
             self.as_of = Some(time);
             self.announced = time;
@@ -297,51 +334,61 @@ impl Held {
         Ok(Accepted::Advanced(time))
     }
 
-    /// The stream ended cleanly: everything is closed.
-    pub fn finish(&mut self) -> Accepted {
-        if self.as_of.is_some() {
-            self.frontier = CLOSED;
+    /// The stream ended cleanly: everything below `end` is closed. [`CLOSED`](crate::types::CLOSED) for a collection
+    /// that can never change again; the UP TO of a bounded stream.
+    pub fn finish(&mut self, end: Frontier) -> Result<(), StreamError> {
+        if self.as_of.is_none() {
+            return Err(StreamError::EndedBeforeStart);
         }
-        Accepted::Advanced(CLOSED)
+        self.frontier = self.frontier.max(end);
+        Ok(())
     }
 
     /// The frontier below which everything is closed; `None` until something is.
     pub fn closed(&self) -> Option<Frontier> {
-        match (self.start, self.as_of) {
-            (_, None) => None,
-            (Start::Snapshot, Some(as_of)) => (self.frontier > as_of).then_some(self.frontier),
-            (Start::Resume(_), Some(_)) => Some(self.frontier),
-        }
+        let as_of = self.as_of?;
+        (!self.start.is_snapshot() || self.frontier > as_of).then_some(self.frontier)
     }
 
     /// The snapshot's time, while the snapshot is expected or held.
     pub fn snapshot_at(&self) -> Option<Timestamp> {
-        match self.start {
-            Start::Snapshot => self.as_of,
-            Start::Resume(_) => None,
-        }
+        self.start.is_snapshot().then_some(self.as_of)?
     }
 
-    /// Whether any change is held that is closed.
-    pub fn has_closed_rows(&self) -> bool {
+    /// Whether any change below `frontier` is held.
+    pub fn has_rows_below(&self, frontier: Frontier) -> bool {
         let first = match self.segments.front() {
             Some(segment) => Some(segment.min),
             None => self.open.timestamps.first().copied(),
         };
-        matches!((first, self.closed()), (Some(first), Some(closed)) if first < closed)
+        first.is_some_and(|first| first < frontier)
     }
 
-    /// Takes what is closed, at most about `max_bytes` but whole timestamps, and the snapshot by
-    /// itself. `None` when nothing is closed beyond what was taken before.
-    ///
-    /// The unit of the split is a segment, so a `max_bytes` below [`CHUNK_BYTES`] acts like it.
-    pub fn take(&mut self, max_bytes: usize) -> Option<Taken> {
-        let closed = self.closed()?;
-        let snapshot = self.snapshot_at();
-        if self.start == Start::Resume(closed) {
-            return None;
+    /// The greatest frontier, `below` at most, up to which [`Self::take_below`] can take: whole
+    /// segments, so whole timestamps. With more than `max_bytes` of changes, an earlier one, but
+    /// never so early that nothing would be taken.
+    pub fn cut_at(&self, below: Frontier, max_bytes: usize) -> Frontier {
+        let mut bytes = 0;
+        let mut last = None;
+        for segment in &self.segments {
+            if segment.max >= below {
+                // A segment across the frontier waits until all of it is closed.
+                return below.min(segment.min);
+            }
+            if last.is_some_and(|last| segment.min > last) && bytes + segment.bytes > max_bytes {
+                return segment.min;
+            }
+            bytes += segment.bytes;
+            last = Some(segment.max);
         }
-        let mut upper = snapshot.map_or(closed, |as_of| as_of.saturating_add(1));
+        below
+    }
+
+    /// Takes what is held below `upper`, in time order. From here on this is an ordinary stream
+    /// that starts at `upper`.
+    ///
+    /// `upper` must be one that [`Self::cut_at`] gave, not above [`Self::closed`].
+    pub fn take_below(&mut self, upper: Frontier) -> Vec<Segment> {
         let below = self.open.timestamps.partition_point(|t| *t < upper);
         if below > 0 {
             let rest = self.open.slice(below..self.open.rows());
@@ -355,35 +402,12 @@ impl Held {
             self.push_segment(released);
             self.open_is_continuation = false;
         }
-        let mut segments: Vec<Segment> = Vec::new();
-        let mut bytes = 0;
-        while let Some(next) = self.segments.front() {
-            if next.max >= upper {
-                // A segment across the frontier waits until all of it is closed.
-                upper = upper.min(next.min);
-                break;
-            }
-            if let Some(last) = segments.last()
-                && snapshot.is_none()
-                && next.min > last.max
-                && bytes + next.bytes > max_bytes
-            {
-                upper = next.min;
-                break;
-            }
-            bytes += next.bytes;
+        let mut segments = Vec::new();
+        while self.segments.front().is_some_and(|next| next.max < upper) {
             segments.extend(self.segments.pop_front());
         }
-        if segments.is_empty() && snapshot.is_none() && self.start == Start::Resume(upper) {
-            return None;
-        }
-        // From here on this is an ordinary stream that starts after what was taken.
         self.start = Start::Resume(upper);
-        Some(Taken {
-            segments,
-            upper,
-            snapshot: snapshot.is_some(),
-        })
+        segments
     }
 
     /// Seals the open chunk; in two when only a part of it is closed, so that the part can go.
@@ -409,6 +433,7 @@ impl Held {
             bytes: chunk.byte_len(),
             min: *min,
             max: *max,
+            view: chunk.view,
             chunk: Some(Arc::new(chunk)),
         });
         self.next_id += 1;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::release::{Start, resume_as_of};
-use crate::types::Envelope;
+use crate::types::{Envelope, Frontier};
 
 /// The name of the one cursor of a session.
 const CURSOR: &str = "mz_wasm_sink";
@@ -39,6 +39,7 @@ pub fn subscribe(
     envelope: Envelope,
     key: &[String],
     start: Start,
+    up_to: Option<Frontier>,
 ) -> [String; 2] {
     let [database, schema, name] = full_name.each_ref().map(|part| identifier(part));
     let envelope = match envelope {
@@ -50,15 +51,17 @@ pub fn subscribe(
     };
     let options = match start {
         Start::Snapshot => "WITH (PROGRESS)".to_string(),
+        Start::SnapshotAt(as_of) => format!("WITH (PROGRESS) AS OF {as_of}"),
         Start::Resume(frontier) => format!(
             "WITH (PROGRESS, SNAPSHOT = false) AS OF {}",
             resume_as_of(frontier)
         ),
     };
+    let up_to = up_to.map_or_else(String::new, |t| format!(" UP TO {t}"));
     [
         "BEGIN".to_string(),
         format!(
-            "DECLARE {CURSOR} CURSOR FOR SUBSCRIBE [{id} AS {database}.{schema}.{name}]{envelope} {options}"
+            "DECLARE {CURSOR} CURSOR FOR SUBSCRIBE [{id} AS {database}.{schema}.{name}]{envelope} {options}{up_to}"
         ),
     ]
 }
@@ -75,4 +78,44 @@ pub fn fetch(timeout: Duration) -> String {
 /// which a FETCH with a timeout cannot.
 pub fn fetch_or_end() -> String {
     format!("FETCH ALL {CURSOR}")
+}
+
+/// Opens a transaction in which several objects are read at one time, and names them: while it
+/// is open, each of them stays readable at that time, whatever its retention (a recorded fact).
+/// [`held_timestamp`] then tells the time.
+pub fn hold_readable<'a>(names: impl IntoIterator<Item = &'a [String; 3]>) -> Vec<String> {
+    let mut statements = vec!["BEGIN READ ONLY ISOLATION LEVEL SERIALIZABLE".to_string()];
+    statements.extend(names.into_iter().map(|name| {
+        let name = name.each_ref().map(|part| identifier(part)).join(".");
+        format!("SELECT mz_now() FROM {name} LIMIT 1")
+    }));
+    statements
+}
+
+/// Asks for the time of the transaction that [`hold_readable`] opened.
+pub fn held_timestamp() -> String {
+    "SELECT mz_now()".to_string()
+}
+
+/// Asks for the times at which objects can be read. An object has one global id for each
+/// replacement that was applied to it, of which the newest counts.
+pub fn frontiers<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+    let ids: Vec<_> = ids.into_iter().map(literal).collect();
+    format!(
+        "SELECT g.id, g.global_id, f.read_frontier, f.write_frontier \
+         FROM mz_internal.mz_object_global_ids g \
+         JOIN mz_internal.mz_frontiers f ON f.object_id = g.global_id WHERE g.id IN ({})",
+        ids.join(", ")
+    )
+}
+
+/// Asks whether the times of an object come from a source with `ENVELOPE MATERIALIZE`: a row
+/// when they do.
+pub fn own_timeline(id: &str) -> String {
+    let id = literal(id);
+    format!(
+        "SELECT s.id FROM mz_catalog.mz_sources s WHERE s.envelope_type = 'materialize' \
+         AND (s.id = {id} OR s.id IN (SELECT d.referenced_object_id \
+         FROM mz_internal.mz_object_transitive_dependencies d WHERE d.object_id = {id})) LIMIT 1"
+    )
 }

@@ -128,4 +128,36 @@ pub enum CatalogError {
         /// In the checkpoint.
         then: String,
     },
+    /// Times that cannot be compared with those of the other views.
+    #[error(
+        "{0} has its times from a source with ENVELOPE MATERIALIZE, and cannot be read at one time with other objects; give it a sink of its own"
+    )]
+    OwnTimeline(String),
+    /// Two views with one name.
+    #[error(
+        "two objects have the name {0:?} for the sink; give one of them another by source.name"
+    )]
+    SameName(String),
+    /// The checkpoint is of other views.
+    #[error(
+        "the checkpoint was written for {then}, and the configuration has {now}; put it back, or use a new sink_id to start again with a snapshot"
+    )]
+    OtherViews {
+        /// Views in the checkpoint.
+        then: String,
+        /// Views in the configuration.
+        now: String,
+    },
+    /// A checkpoint that is ahead of the object.
+    #[error(
+        "the checkpoint is at {frontier}, and {object} has only got to {write}: this is not the Materialize that it was written for, or that one was restored, or the checkpoint was edited. Nothing would be written until that time; use a new sink_id to start again with a snapshot"
+    )]
+    CheckpointAhead {
+        /// The object.
+        object: String,
+        /// In the checkpoint.
+        frontier: u64,
+        /// Of the object.
+        write: u64,
+    },
 }

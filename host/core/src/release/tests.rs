@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cut::{self, Taken};
 use crate::decode::tests::{Row, change, decoder, empty, progress};
+use crate::types::CLOSED;
 
 /// A step of a random stream.
 #[derive(Clone, Debug)]
@@ -32,6 +34,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
+/// Takes a cut of this one view.
+fn take(held: &mut Held, max_bytes: usize) -> Option<Taken> {
+    let lower = match held.start {
+        Start::Resume(lower) => Some(lower),
+        Start::Snapshot | Start::SnapshotAt(_) => None,
+    };
+    cut::take(std::slice::from_mut(held), lower, max_bytes)
+}
+
 /// What was taken, with spilled rows put back.
 #[derive(Default)]
 struct Consumer {
@@ -53,14 +64,14 @@ impl Consumer {
 
     fn take(&mut self, held: &mut Held, max_bytes: usize) -> bool {
         let before = held.memory_bytes();
-        let Some(taken) = held.take(max_bytes) else {
+        let Some(taken) = take(held, max_bytes) else {
             return false;
         };
         assert!(held.memory_bytes() <= before + 64, "taking frees memory");
         let lower = self.lower.unwrap_or(0);
         assert!(taken.upper > lower, "a batch goes forward");
         assert!(held.closed().is_some_and(|closed| taken.upper <= closed));
-        if taken.snapshot {
+        if taken.snapshot_at.is_some() {
             assert_eq!(self.lower, None, "the snapshot comes first");
         }
         for segment in taken.segments {
@@ -93,7 +104,7 @@ fn run(start: Start, steps: Vec<Step>) {
     let accept = |held: &mut Held, row: Row| held.accept(&decoder, &row).unwrap();
     accept(&mut held, progress(as_of));
     let (mut time, mut frontier) = match start {
-        Start::Snapshot => (as_of, as_of),
+        Start::Snapshot | Start::SnapshotAt(_) => (as_of, as_of),
         Start::Resume(frontier) => (frontier, frontier),
     };
     let mut sent = Vec::new();
@@ -122,7 +133,7 @@ fn run(start: Start, steps: Vec<Step>) {
             Step::Spill(memory) => consumer.spill(&mut held, memory),
         }
     }
-    held.finish();
+    held.finish(CLOSED).unwrap();
     while consumer.take(&mut held, 1_000_000) {}
     assert_eq!(consumer.lower, Some(CLOSED));
     assert_eq!(consumer.rows, sent);
@@ -153,11 +164,11 @@ fn a_chunk_sealed_across_the_frontier_loses_nothing() {
     accept(&mut held, change(10, 1, "small"));
     accept(&mut held, progress(20));
     accept(&mut held, change(25, 2, &"x".repeat(2 * CHUNK_BYTES)));
-    let taken = held.take(usize::MAX).unwrap();
+    let taken = take(&mut held, usize::MAX).unwrap();
     assert_eq!(taken.upper, 20);
     assert_eq!(taken.segments.iter().map(|s| s.rows).sum::<usize>(), 1);
     accept(&mut held, progress(30));
-    let taken = held.take(usize::MAX).unwrap();
+    let taken = take(&mut held, usize::MAX).unwrap();
     assert_eq!(taken.segments.iter().map(|s| s.rows).sum::<usize>(), 1);
 }
 
@@ -172,15 +183,15 @@ fn changes_ahead_of_the_frontier_wait_in_one_piece() {
     accept(&mut held, change(12, 1, &half));
     accept(&mut held, change(40, 2, &half));
     accept(&mut held, progress(20));
-    let taken = held.take(usize::MAX).unwrap();
+    let taken = take(&mut held, usize::MAX).unwrap();
     assert_eq!(
         taken.upper, 12,
         "not 20: the change at 12 waits for the one at 40"
     );
     assert!(taken.segments.is_empty());
-    assert!(held.take(usize::MAX).is_none());
+    assert!(take(&mut held, usize::MAX).is_none());
     accept(&mut held, progress(50));
-    let taken = held.take(usize::MAX).unwrap();
+    let taken = take(&mut held, usize::MAX).unwrap();
     assert_eq!((taken.upper, taken.segments[0].rows), (50, 2));
 }
 
@@ -194,7 +205,7 @@ fn memory_is_that_of_what_is_held() {
         .unwrap();
     assert!(held.memory_bytes() > nothing + 1000);
     held.accept(&decoder, &progress(20)).unwrap();
-    held.take(usize::MAX).unwrap();
+    take(&mut held, usize::MAX).unwrap();
     assert_eq!(held.memory_bytes(), nothing);
 }
 

@@ -93,6 +93,21 @@ pub enum SessionError {
         "changes could not be spilled to disk: {0}; free some space, or set buffer.dir to another folder"
     )]
     Spill(String),
+    /// Rows that must not be lost could not be kept.
+    #[error(
+        "the dead-letter log cannot be written: {0}; nothing was committed past the rows that belong there. Free some space, or set dead_letter.path to another file"
+    )]
+    DeadLetter(String),
+    /// Several rows have one key, and the operator wants to decide.
+    #[error(
+        "{object} has several rows with one key at {time}, and on_key_violation is \"stall\"; make the key unique, or choose other columns in source.key"
+    )]
+    KeyViolation {
+        /// The object.
+        object: String,
+        /// When.
+        time: u64,
+    },
     /// The driver broke the rules of this crate.
     #[error("internal error: {event} is unexpected while {state}")]
     Unexpected {
@@ -127,7 +142,11 @@ impl SessionError {
                 CatalogError::ShortRetention { .. } => "short-retention",
                 CatalogError::SchemaMismatch { .. } => "schema-mismatch",
                 CatalogError::Replaced { .. } => "object-replaced",
-                CatalogError::ConfigurationChanged { .. } => "configuration-changed",
+                CatalogError::ConfigurationChanged { .. }
+                | CatalogError::OtherViews { .. }
+                | CatalogError::SameName(_) => "configuration-changed",
+                CatalogError::OwnTimeline(_) => "own-timeline",
+                CatalogError::CheckpointAhead { .. } => "checkpoint-ahead",
                 CatalogError::BadName(_)
                 | CatalogError::Ambiguous { .. }
                 | CatalogError::Shape(_) => "catalog",
@@ -145,6 +164,8 @@ impl SessionError {
             Self::SinkConfused(_) => "sink-contract",
             Self::TimestampTooLarge { .. } => "timestamp-too-large",
             Self::Spill(_) => "spill",
+            Self::DeadLetter(_) => "dead-letter",
+            Self::KeyViolation { .. } => "key-violation",
             Self::Unexpected { .. } => "internal",
         }
     }
@@ -155,6 +176,7 @@ impl SessionError {
         matches!(
             self,
             Self::Fenced { .. }
+                | Self::KeyViolation { .. }
                 | Self::SinkRetryable(_)
                 | Self::SinkUnknown(_)
                 | Self::SinkTrapped(_)

@@ -1,11 +1,11 @@
-//! The session: one sink on one view, as a state machine without I/O.
+//! The session: one sink on one or several views, as a state machine without I/O.
 //!
 //! ```text
 //!             Event ──> Session ──> Command
 //!                        │    │
 //!   source side:   Reader      Writer   : sink side
-//!   connect, look up,          open, claim the epoch, write,
-//!   subscribe, fetch           read back, decide
+//!   a Member for each view,    open, claim the epoch, write,
+//!   and one beside them        read back, decide
 //! ```
 //!
 //! How to drive it, in this order: [`Session::start`]; then, until [`Command::Stop`] comes,
@@ -19,73 +19,44 @@
 //! slow target; the two halves meet in `Session::pump` alone.
 
 mod command;
+mod config;
 mod error;
+mod member;
 mod reader;
+mod side;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-pub use command::{Command, Event, Notice, Outcome, Write};
+pub use command::{
+    Command, DeadLetter, Event, Notice, Outcome, SourceCommand, SourceEvent, Write,
+};
+pub use config::{OnFailure, OnHistoryLoss, OnKeyViolation, SessionConfig, ViewConfig};
 pub use error::SessionError;
 
 use crate::batch::SinkError;
-use crate::catalog::Object;
+use crate::catalog::{CatalogError, Change, Object, Reconciled};
+use crate::checkpoint::{Checkpoint, ViewIdentity};
 use crate::decode::Fields;
-use crate::release::Start;
-use crate::retry::RetryPolicy;
-use crate::types::{Envelope, Frontier};
+use crate::types::{Frontier, View};
 use reader::Reader;
 use writer::Writer;
 
 /// Time since some fixed start.
 pub type Now = Duration;
 
-/// What does not change while a session runs.
-#[derive(Clone, Debug)]
-pub struct SessionConfig {
-    /// Identity of the deployment.
-    pub sink_id: String,
-    /// Digest of the component.
-    pub component_digest: String,
-    /// The object to subscribe to.
-    pub object: String,
-    /// The view's name for the sink; the object's last part when absent.
-    pub view_name: Option<String>,
-    /// Key columns, in order.
-    pub key: Vec<String>,
-    /// How changes are asked for.
-    pub envelope: Envelope,
-    /// Whether the sink wants only the last change per key of a batch.
-    pub netted: bool,
-    /// The cluster to subscribe on; the role's default when absent.
-    pub cluster: Option<String>,
-    /// Start although a failure may outlast the object's history.
-    pub allow_short_retention: bool,
-    /// Minimum time between commits.
-    pub commit_interval: Duration,
-    /// Minimum time between commits that only move the frontier.
-    pub idle_commit_interval: Duration,
-    /// A batch is split at timestamps when it is larger, in bytes of memory.
-    pub max_commit_bytes: usize,
-    /// Changes held in memory, in bytes, before they are spilled.
-    pub memory_bytes: usize,
-    /// Changes held on disk, in bytes, before reading pauses.
-    pub spill_bytes: u64,
-    /// For everything that is tried again.
-    pub retry: RetryPolicy,
-}
-
-/// One sink on one view. See the module's documentation for how to drive it.
+/// One sink on its views. See the module's documentation for how to drive it.
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
     reader: Reader,
     writer: Writer,
     commands: VecDeque<Command>,
+    /// What was told about views, so that a look-up does not say it again.
+    told: Vec<(usize, Change)>,
     now: Now,
     /// Set once it is known how this ends.
     ending: Option<Outcome>,
@@ -97,10 +68,11 @@ impl Session {
     /// come from it.
     pub fn new(config: SessionConfig, seed: u64) -> Self {
         Self {
+            reader: Reader::new(seed ^ 0x5eed_5eed, config.views.len()),
             config,
-            reader: Reader::new(seed ^ 0x5eed_5eed),
             writer: Writer::new(seed),
             commands: VecDeque::new(),
+            told: Vec::new(),
             now: Duration::ZERO,
             ending: None,
             stopped: false,
@@ -127,9 +99,9 @@ impl Session {
             .min()
     }
 
-    /// Whether rows may be handed over now; when not, leave them in the socket.
-    pub fn wants_rows(&self) -> bool {
-        self.reader.spilled_bytes() < self.config.spill_bytes
+    /// Whether rows of this connection may be handed over now; when not, leave them in the socket.
+    pub fn wants_rows(&self, connection: usize) -> bool {
+        self.reader.wants_rows(connection, &self.config)
     }
 
     /// The committed frontier.
@@ -137,14 +109,14 @@ impl Session {
         self.writer.committed()
     }
 
-    /// The frontier below which everything has been read.
+    /// The frontier below which everything of every view has been read.
     pub fn read_frontier(&self) -> Option<Frontier> {
-        self.reader.held().and_then(|held| held.closed())
+        self.reader.closed()
     }
 
     /// Bytes of changes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.writer.memory_bytes() + self.reader.held().map_or(0, |held| held.memory_bytes())
+        self.writer.memory_bytes() + self.reader.memory_bytes()
     }
 
     /// Bytes of changes on disk.
@@ -152,10 +124,11 @@ impl Session {
         self.reader.spilled_bytes()
     }
 
-    /// Takes rows of the running FETCH. `names` are the columns of the result.
+    /// Takes rows of the FETCH that runs on a connection. `names` are the columns of the result.
     pub fn handle_rows<R: Fields>(
         &mut self,
         now: Now,
+        connection: usize,
         names: &[String],
         rows: impl IntoIterator<Item = R>,
     ) {
@@ -164,9 +137,13 @@ impl Session {
             return;
         }
         for row in rows {
-            let accepted = self
-                .reader
-                .handle_row(names, &row, &self.config, &mut self.commands);
+            let accepted = self.reader.handle_row(
+                connection,
+                names,
+                &row,
+                &self.config,
+                &mut self.commands,
+            );
             if let Err(error) = accepted {
                 self.fail(error);
                 break;
@@ -183,16 +160,11 @@ impl Session {
         }
         let (config, out) = (&self.config, &mut self.commands);
         match event {
-            Event::Connected(result) => {
-                let outcome = self.reader.handle_connected(now, result, config, out);
-                self.after_reading(outcome);
-            }
-            Event::Ran(result) => {
-                let outcome = self.reader.handle_ran(now, result, config, out);
-                self.after_reading(outcome);
-            }
-            Event::Fetched(result) => {
-                let outcome = self.reader.handle_fetched(now, result, config, out);
+            Event::Source { connection, event } => {
+                let committed = self.writer.committed();
+                let outcome = self
+                    .reader
+                    .handle(now, connection, event, committed, config, out);
                 self.after_reading(outcome);
             }
             Event::SinkOpened(_) if self.ending.is_some() && self.writer.is_opening_to_claim() => {
@@ -212,11 +184,21 @@ impl Session {
                 self.after_writing(outcome);
             }
             Event::Timeout => {
-                self.reader.handle_timeout(now, out);
+                let committed = self.writer.committed();
+                self.reader.handle_timeout(now, committed, out);
                 let outcome = self.writer.handle_timeout(now, config, out);
                 self.after_writing(outcome);
             }
             Event::SpillFailed(message) => self.fail(SessionError::Spill(message)),
+            Event::DeadLetterFailed(message) => {
+                // A write that was to follow would commit past the rows.
+                let writes = self.commands.len();
+                self.commands.retain(|c| !matches!(c, Command::Write(_)));
+                if self.commands.len() < writes {
+                    self.writer.stop();
+                }
+                self.fail(SessionError::DeadLetter(message));
+            }
             Event::Shutdown => self.end(Outcome::ShutDown),
         }
         self.pump();
@@ -226,9 +208,9 @@ impl Session {
         match outcome {
             reader::Outcome::Nothing => {}
             reader::Outcome::Failed(error) => self.fail(error),
-            reader::Outcome::Resolved(object) => {
-                if let Err(error) = self.identify(&object) {
-                    self.fail(error);
+            reader::Outcome::Resolved => {
+                if let Err(error) = self.identify() {
+                    self.fail(error.into());
                 }
             }
         }
@@ -238,9 +220,21 @@ impl Session {
         let done = self.writer.take_done();
         self.reader.release(&done, &mut self.commands);
         match outcome {
-            writer::Outcome::Nothing | writer::Outcome::Claimed | writer::Outcome::Committed => {}
-            writer::Outcome::Rewound if self.ending.is_some() => {}
-            writer::Outcome::Rewound => self.reader.reconnect(&mut self.commands),
+            writer::Outcome::Nothing => {}
+            writer::Outcome::Opened(found) => {
+                if let Err(error) = self.adopt(found) {
+                    self.writer.stop();
+                    self.fail(error);
+                }
+            }
+            writer::Outcome::Rewound { .. } if self.ending.is_some() => {}
+            writer::Outcome::Rewound { snapshot_of } => {
+                if self.writer.committed().is_some() {
+                    let views = snapshot_of.into_iter().map(|view| view as usize);
+                    self.reader.expire(views);
+                }
+                self.reader.reconnect(&mut self.commands);
+            }
             writer::Outcome::Failed(error) => {
                 self.writer.stop();
                 self.fail(error);
@@ -248,24 +242,96 @@ impl Session {
         }
     }
 
-    /// The object was looked up: at first the sink is opened for it, later it must be the same.
-    fn identify(&mut self, object: &Object) -> Result<(), SessionError> {
-        let config = &self.config;
-        let name = config.view_name.as_ref().unwrap_or(&object.full_name[2]);
-        let view = object.view(name, &config.key, config.envelope)?;
-        let identity = object.identity(&view, config.envelope);
-        if let Some(then) = self.writer.identity() {
-            crate::catalog::check_identity(then, &identity)?;
-            if then.id != identity.id {
+    /// The objects were looked up: at first the sink is opened for them, later they must be the
+    /// same.
+    fn identify(&mut self) -> Result<(), CatalogError> {
+        let then = self.writer.identities().to_vec();
+        let now = if then.is_empty() {
+            self.first_sight()?
+        } else {
+            self.reconcile(&then)?
+        };
+        self.writer.identify(now);
+        Ok(())
+    }
+
+    /// The views as the catalog and the configuration have them.
+    fn first_sight(&self) -> Result<Vec<Reconciled>, CatalogError> {
+        let mut seen: Vec<Reconciled> = Vec::new();
+        for (object, config) in self.reader.objects().iter().zip(&self.config.views) {
+            let view = self.view(object, config)?;
+            if seen.iter().any(|other| other.view.name == view.name) {
+                return Err(CatalogError::SameName(view.name));
+            }
+            seen.push(Reconciled {
+                identity: object.identity(&view, self.config.envelope),
+                view,
+                changes: Vec::new(),
+            });
+        }
+        Ok(seen)
+    }
+
+    fn view(&self, object: &Object, config: &ViewConfig) -> Result<View, CatalogError> {
+        let name = config.name.as_ref().unwrap_or(&object.full_name[2]);
+        object.view(name, &config.key, self.config.envelope)
+    }
+
+    /// The views as they go on, compared with what the target's contents came from.
+    fn reconcile(&mut self, then: &[ViewIdentity]) -> Result<Vec<Reconciled>, CatalogError> {
+        let objects = self.reader.objects();
+        let seen = self.first_sight()?;
+        let names = |all: &mut dyn Iterator<Item = &str>| all.collect::<Vec<_>>().join(", ");
+        if then.len() != seen.len() {
+            return Err(CatalogError::OtherViews {
+                then: names(&mut then.iter().map(|i| i.name.as_str())),
+                now: names(&mut seen.iter().map(|s| s.view.name.as_str())),
+            });
+        }
+        let mut now = Vec::new();
+        for (index, (object, seen)) in objects.iter().zip(seen).enumerate() {
+            let same_name = then.iter().find(|then| then.name == seen.view.name);
+            // With one view, another name is told as what it is.
+            let then = same_name.unwrap_or(&then[index]);
+            let envelope = self.config.envelope;
+            let reconciled = object.reconcile(then, seen.view, envelope, self.config.identity)?;
+            if reconciled.needs_snapshot() {
+                self.reader.expire([index]);
+                self.writer.keep_identity(index, then.clone());
+            }
+            for change in &reconciled.changes {
+                let told = (index, change.clone());
+                if !self.told.contains(&told) {
+                    self.told.push(told);
+                    let object = object.name();
+                    let change = change.clone();
+                    let notice = Notice::ObjectChanged { object, change };
+                    self.commands.push_back(Command::Tell(notice));
+                }
+            }
+            now.push(reconciled);
+        }
+        Ok(now)
+    }
+
+    /// The sink is open: takes over what the target holds, and claims the next epoch.
+    fn adopt(&mut self, found: Option<Checkpoint>) -> Result<(), SessionError> {
+        if let Some(found) = &found {
+            let now = self.reconcile(&found.views)?;
+            if found.component != self.config.component_digest {
                 self.commands
-                    .push_back(Command::Tell(Notice::ReplacementApplied {
-                        from: then.id.clone(),
-                        to: identity.id.clone(),
+                    .push_back(Command::Tell(Notice::ComponentChanged {
+                        from: found.component.clone(),
+                        to: self.config.component_digest.clone(),
                     }));
             }
+            if self.writer.identify(now) {
+                // The sink was opened for columns that it is not to have.
+                self.writer.open(&mut self.commands);
+                return Ok(());
+            }
         }
-        self.writer.identify(Arc::new(view), identity);
-        Ok(())
+        self.writer.claim(found, &self.config, &mut self.commands)
     }
 
     fn fail(&mut self, error: SessionError) {
@@ -290,7 +356,8 @@ impl Session {
         if self.stopped {
             return;
         }
-        if self.ending.is_none() && self.reader.is_ended() && self.writer.is_complete() {
+        if self.ending.is_none() && self.reader.is_ended()
+            && self.writer.is_complete(self.config.end()) {
             self.end(Outcome::Finished);
         }
         if let Some(outcome) = &self.ending {
@@ -305,7 +372,7 @@ impl Session {
             if self.writer.is_unopened() {
                 self.writer.open(&mut self.commands);
             } else if self.has_claimed() {
-                self.subscribe();
+                self.begin();
             }
         }
         self.write_if_due();
@@ -314,9 +381,9 @@ impl Session {
             .memory_bytes
             .saturating_sub(self.writer.memory_bytes());
         self.reader.spill(for_held, &mut self.commands);
-        if !self.wants_rows() && self.writer.is_ready() {
+        if self.ending.is_none() && self.writer.is_ready() && self.reader.is_stuck(&self.config) {
             self.fail(SessionError::TimestampTooLarge {
-                limit: self.config.spill_bytes,
+                limit: self.config.spill_quota(),
             });
             self.pump();
         }
@@ -324,24 +391,44 @@ impl Session {
 
     fn has_claimed(&self) -> bool {
         // Until the epoch is ours nothing was read, so there is nothing to take up.
-        self.writer.is_ready() || self.reader.held().is_some()
+        self.writer.is_ready() || self.reader.has_read()
     }
 
-    fn subscribe(&mut self) {
-        if self.writer.is_complete() {
+    fn begin(&mut self) {
+        // What was handed to the writer is replayable here, so reading goes on after it.
+        let from = self.reader.lower().max(self.writer.committed());
+        if let Some(Err(error)) = from.map(|from| self.reader.check_not_ahead(from)) {
+            self.fail(error.into());
+            self.pump();
+            return;
+        }
+        if self.writer.is_complete(self.config.end()) {
             self.end(Outcome::Finished);
             self.pump();
             return;
         }
-        // What was handed to the writer is replayable here, so reading goes on after it.
-        let start = match self.reader.lower().max(self.writer.committed()) {
-            Some(frontier) => Start::Resume(frontier),
-            None => Start::Snapshot,
-        };
-        if let Some(view) = self.writer.view() {
-            self.reader
-                .subscribe(start, &view, &self.config, &mut self.commands);
+        if from.is_some() && !self.reader.expired().is_empty() {
+            // The generation of a new snapshot is durable before its first row.
+            if !self.writer.is_ready() {
+                return;
+            }
+            if !self.writer.has_raised_generation() {
+                let raised = self
+                    .writer
+                    .raise_generation(&self.config, &mut self.commands);
+                if let Err(error) = raised {
+                    self.writer.stop();
+                    self.fail(error);
+                    self.pump();
+                }
+                return;
+            }
         }
+        let Some(views) = self.writer.views() else {
+            return;
+        };
+        let (config, out) = (&self.config, &mut self.commands);
+        self.reader.begin(self.now, from, views, config, out);
     }
 
     /// When the next commit may start, if there is something to commit.
@@ -349,18 +436,19 @@ impl Session {
         if !self.writer.is_ready() {
             return None;
         }
-        let held = self.reader.held()?;
-        let closed = held.closed()?;
+        let closed = self.reader.closed()?;
         if self.reader.lower().is_some_and(|lower| closed <= lower) {
             return None;
         }
         // The first commit proves that the snapshot is whole, however small; the last one ends;
         // and with full buffers there is nothing to wait for.
         let at_once =
-            self.writer.committed().is_none() || self.reader.is_ended() || !self.wants_rows();
+            self.writer.committed().is_none()
+            || self.reader.is_ended()
+            || self.reader.is_full(&self.config);
         let interval = if at_once {
             Duration::ZERO
-        } else if held.has_closed_rows() {
+        } else if self.reader.has_closed_rows() {
             self.config.commit_interval
         } else {
             self.config

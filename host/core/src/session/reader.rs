@@ -1,45 +1,46 @@
-//! The half of the session that talks to Materialize: connect, look up, subscribe, fetch.
+//! The half of the session that talks to Materialize: all views, from one time, at one frontier.
+//!
+//! ```text
+//!   look up every view ──> [epoch is claimed] ──> resume all, or hold one time readable and
+//!                                                 start the snapshots at it one after another
+//! ```
+//!
+//! Any view's failure ends all of them, and all start again at the common frontier.
 
 mod failure;
+mod start;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::{Command, Notice};
-use super::{Now, SessionConfig, SessionError};
-use crate::catalog::{CatalogError, LookUp, Object, Table};
-use crate::chunk::Chunk;
-use crate::classify::Phase;
-use crate::decode::{Decoder, Fields};
-use crate::release::{Accepted, Held, Segment, SegmentId, Start, StreamError, Taken};
+use super::command::{Command, DeadLetter, Notice, SourceEvent};
+use super::member::{Member, Step};
+use super::side::{Answer, Side};
+use super::{Now, OnKeyViolation, SessionConfig, SessionError};
+use crate::catalog::{CatalogError, Object};
+use crate::cut::{self, Taken};
+use crate::decode::Fields;
+use crate::release::{Accepted, Held, Segment, SegmentId};
 use crate::retry::{Entropy, Retries};
-use crate::server_error::ServerError;
-use crate::statements;
-use crate::types::{Frontier, View};
+use crate::types::{Frontier, Timestamp, View};
 
-/// How long one FETCH stays open. Rows come while it is, so this is no latency.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A server that says nothing for this long beyond the time it may take is taken for dead.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Time between two looks at how far the history reaches.
+const MARGIN_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-enum State {
-    Idle,
-    Connecting,
-    Settings(VecDeque<String>),
-    /// `SHOW cluster`.
-    Cluster,
-    LookingUp(Box<LookUp>),
-    /// The object is known; the writer says from where to read.
+enum Phase {
+    LookingUp,
+    /// Every object is known; the session says from where to read.
     Resolved,
-    /// BEGIN and DECLARE.
-    Declaring(VecDeque<String>),
-    Fetching {
-        since: Now,
-        rows: u64,
-        /// Whether an empty answer proves the end.
-        proves_end: bool,
+    /// Waits for a time at which all can be read.
+    Holding(Plan),
+    Streaming {
+        /// The view whose snapshot is being read.
+        loading: Option<usize>,
+        /// Views whose snapshot has not begun, in order, and their time.
+        waiting: VecDeque<usize>,
+        as_of: Timestamp,
     },
     Waiting {
         until: Now,
@@ -48,126 +49,218 @@ enum State {
     Stopped,
 }
 
+/// From where each view is to be read.
+#[derive(Debug)]
+struct Plan {
+    /// Where the views resume that need no snapshot.
+    from: Option<Frontier>,
+    /// Views that need one.
+    snapshots: BTreeSet<usize>,
+    /// Views that go on from now.
+    skips: BTreeSet<usize>,
+}
+
 /// What the session needs to know after an event.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Nothing,
-    /// The object is known.
-    Resolved(Box<Object>),
+    /// Every object is known.
+    Resolved,
     Failed(SessionError),
 }
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    state: State,
+    phase: Phase,
+    members: Vec<Member>,
+    side: Side,
+    views: Arc<[View]>,
+    /// One for each view, once there is a stream.
+    held: Vec<Held>,
     retries: Retries,
     entropy: Entropy,
-    cluster: String,
     was_connected: bool,
     renewed_credentials: bool,
     looked_up_again: bool,
-    object: Option<Object>,
-    view: Option<View>,
-    names: Vec<String>,
-    decoder: Option<Decoder>,
-    held: Option<Held>,
+    /// Views whose contents must be read anew although there is a checkpoint.
+    expired: BTreeSet<usize>,
+    /// Views that go on from now, since their history is gone.
+    skipping: BTreeSet<usize>,
     /// Upper of what was handed to the writer, or committed before.
     lower: Option<Frontier>,
-    spilled: BTreeMap<SegmentId, u64>,
+    spilled: BTreeMap<SegmentId, (usize, u64)>,
+    next_margin: Option<Now>,
 }
 
 impl Reader {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, views: usize) -> Self {
         Self {
-            state: State::Idle,
+            phase: Phase::LookingUp,
+            members: (0..views).map(Member::new).collect(),
+            side: Side::new(views),
+            views: Arc::from([]),
+            held: Vec::new(),
             retries: Retries::default(),
             entropy: Entropy::new(seed),
-            cluster: String::new(),
             was_connected: false,
             renewed_credentials: false,
             looked_up_again: false,
-            object: None,
-            view: None,
-            names: Vec::new(),
-            decoder: None,
-            held: None,
+            expired: BTreeSet::new(),
+            skipping: BTreeSet::new(),
             lower: None,
             spilled: BTreeMap::new(),
+            next_margin: None,
         }
     }
 
     pub(super) fn connect(&mut self, out: &mut VecDeque<Command>) {
-        self.state = State::Connecting;
-        out.push_back(Command::Connect);
+        self.phase = Phase::LookingUp;
+        for member in &mut self.members {
+            member.connect(out);
+        }
     }
 
     pub(super) fn is_resolved(&self) -> bool {
-        matches!(self.state, State::Resolved)
+        matches!(self.phase, Phase::Resolved)
     }
 
     /// Whether nothing more will come.
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether anything was subscribed to yet.
+    pub(super) fn has_read(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// What the catalog said, of every view.
+    pub(super) fn objects(&self) -> Vec<Object> {
+        let objects = self.members.iter().filter_map(Member::object);
+        objects.cloned().collect()
     }
 
     pub(super) fn timeout(&self) -> Option<Now> {
-        match self.state {
-            State::Waiting { until } => Some(until),
+        match self.phase {
+            Phase::Waiting { until } => Some(until),
+            Phase::Streaming { .. } => self.next_margin,
             _ => None,
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Now, out: &mut VecDeque<Command>) {
-        if self.timeout().is_some_and(|until| now >= until) {
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Now,
+        committed: Option<Frontier>,
+        out: &mut VecDeque<Command>,
+    ) {
+        if self.timeout().is_none_or(|at| now < at) {
+            return;
+        }
+        if matches!(self.phase, Phase::Waiting { .. }) {
             self.connect(out);
+            return;
+        }
+        self.next_margin = Some(now.saturating_add(MARGIN_INTERVAL));
+        if committed.is_some() && self.side.is_off() {
+            let ids = self.members.iter().filter_map(Member::object);
+            let ids = ids.map(|object| object.id.clone()).collect();
+            self.side.ask_frontiers(ids, out);
         }
     }
 
     pub(super) fn stop(&mut self, out: &mut VecDeque<Command>) {
-        let is_connected = !matches!(
-            self.state,
-            State::Waiting { .. } | State::Ended | State::Stopped
-        );
-        if is_connected {
-            out.push_back(Command::Disconnect);
-        }
-        self.state = State::Stopped;
+        self.disconnect(out);
+        self.phase = Phase::Stopped;
     }
 
-    pub(super) fn held(&self) -> Option<&Held> {
-        self.held.as_ref()
+    fn disconnect(&mut self, out: &mut VecDeque<Command>) {
+        for member in &mut self.members {
+            member.disconnect(out);
+        }
+        self.side.disconnect(out);
     }
 
     pub(super) fn lower(&self) -> Option<Frontier> {
         self.lower
     }
 
-    pub(super) fn spilled_bytes(&self) -> u64 {
-        self.spilled.values().sum()
+    /// The frontier below which everything is closed in every view.
+    pub(super) fn closed(&self) -> Option<Frontier> {
+        if self.held.is_empty() {
+            return None;
+        }
+        cut::closed(&self.held)
     }
 
-    /// Takes a batch.
+    pub(super) fn has_closed_rows(&self) -> bool {
+        cut::has_closed_rows(&self.held)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.held.iter().map(Held::memory_bytes).sum()
+    }
+
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        self.spilled.values().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn spilled_bytes_of(&self, view: usize) -> u64 {
+        let of_view = self.spilled.values().filter(|(of, _)| *of == view);
+        of_view.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether rows of this connection have room.
+    pub(super) fn wants_rows(&self, connection: usize, config: &SessionConfig) -> bool {
+        self.spilled_bytes_of(connection) < config.spill_quota()
+    }
+
+    /// Whether some view has no more room.
+    pub(super) fn is_full(&self, config: &SessionConfig) -> bool {
+        (0..self.members.len()).any(|view| !self.wants_rows(view, config))
+    }
+
+    /// Whether a view has no more room although no other holds it back: what belongs together is
+    /// too large.
+    pub(super) fn is_stuck(&self, config: &SessionConfig) -> bool {
+        let joint = self.closed();
+        let holds_back = |held: &Held| held.closed() == joint;
+        let views = self.held.iter().enumerate();
+        views
+            .filter(|(_, held)| holds_back(held))
+            .any(|(view, _)| !self.wants_rows(view, config))
+    }
+
+    /// Takes a batch, with its lower bound.
     pub(super) fn take(&mut self, max_bytes: usize) -> Option<(Taken, Frontier)> {
-        let held = self.held.as_mut()?;
-        let snapshot_at = held.snapshot_at();
-        let taken = held.take(max_bytes)?;
-        let lower = match (snapshot_at, self.lower) {
-            (Some(as_of), _) => as_of,
-            (None, Some(lower)) => lower,
-            (None, None) => 0,
+        if self.held.is_empty() {
+            return None;
+        }
+        let taken = cut::take(&mut self.held, self.lower, max_bytes)?;
+        let lower = match taken.snapshot_at {
+            Some(as_of) if taken.snapshot_of.len() == self.held.len() => as_of,
+            _ => self.lower.unwrap_or(0),
         };
         self.lower = Some(taken.upper);
+        for view in &taken.snapshot_of {
+            self.expired.remove(&(*view as usize));
+        }
         Some((taken, lower))
+    }
+
+    /// Marks views whose contents must be read anew.
+    pub(super) fn expire(&mut self, views: impl IntoIterator<Item = usize>) {
+        self.expired.extend(views);
+    }
+
+    pub(super) fn expired(&self) -> &BTreeSet<usize> {
+        &self.expired
     }
 
     /// Segments are committed or given up.
     pub(super) fn release(&mut self, segments: &[Segment], out: &mut VecDeque<Command>) {
-        let ids: Vec<_> = segments
-            .iter()
-            .filter(|s| s.chunk.is_none())
-            .map(|s| s.id)
-            .collect();
-        self.forget(ids, out);
+        let spilled = segments.iter().filter(|s| s.chunk.is_none());
+        self.forget(spilled.map(|s| s.id).collect(), out);
     }
 
     fn forget(&mut self, ids: Vec<SegmentId>, out: &mut VecDeque<Command>) {
@@ -179,295 +272,204 @@ impl Reader {
         }
     }
 
-    /// Spills what is over `memory` bytes.
+    /// Spills what is over `memory` bytes, of the view that holds most.
     pub(super) fn spill(&mut self, memory: usize, out: &mut VecDeque<Command>) {
-        let Some(held) = &mut self.held else { return };
-        while held.memory_bytes() > memory {
-            let Some((id, chunk, bytes)) = held.spill_newest() else {
+        while self.memory_bytes() > memory {
+            let mut views: Vec<_> = (0..self.held.len()).collect();
+            views.sort_by_key(|view| std::cmp::Reverse(self.held[*view].memory_bytes()));
+            let spilled = views
+                .into_iter()
+                .find_map(|view| Some((view, self.held[view].spill_newest()?)));
+            let Some((view, (id, chunk, bytes))) = spilled else {
                 break;
             };
-            self.spilled.insert(id, bytes as u64);
+            self.spilled.insert(id, (view, bytes as u64));
             out.push_back(Command::Spill { id, chunk });
         }
     }
 
-    pub(super) fn handle_connected(
+    pub(super) fn handle(
         &mut self,
         now: Now,
-        result: Result<(), ServerError>,
+        connection: usize,
+        event: SourceEvent,
+        committed: Option<Frontier>,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
-        match (&self.state, result) {
-            (State::Connecting, Ok(())) => {
-                self.was_connected = true;
-                let settings = statements::session_settings(config.cluster.as_deref());
-                self.state = State::Settings(settings.into());
-                self.step(now, config, out)
-            }
-            (State::Connecting, Err(error)) => self.failed(now, Phase::SetUp, error, config, out),
-            (State::Stopped, _) => Outcome::Nothing,
-            _ => self.unexpected("Connected"),
+        if matches!(self.phase, Phase::Stopped | Phase::Waiting { .. }) {
+            return Outcome::Nothing;
         }
-    }
-
-    pub(super) fn handle_ran(
-        &mut self,
-        now: Now,
-        result: Result<Table, ServerError>,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Outcome {
-        let table = match result {
-            _ if matches!(self.state, State::Stopped) => return Outcome::Nothing,
-            Ok(table) => table,
-            Err(error) => {
-                let phase = match self.state {
-                    State::Declaring(_) => Phase::Declare,
-                    _ => Phase::SetUp,
-                };
-                return self.failed(now, phase, error, config, out);
-            }
+        let Some(member) = self.members.get_mut(connection) else {
+            return match self.side.handle(event, config, out) {
+                Ok(answer) => self.answered(now, answer, committed, config, out),
+                Err(trouble) => self.side_failed(now, trouble, config, out),
+            };
         };
-        match &mut self.state {
-            State::Settings(_) | State::Declaring(_) => self.step(now, config, out),
-            State::Cluster => {
-                let name = table
-                    .rows
-                    .first()
-                    .and_then(|r| r.first().cloned().flatten());
-                self.cluster = name.unwrap_or_default();
-                match LookUp::new(&config.object) {
-                    Ok(look_up) => {
-                        out.push_back(Command::Run {
-                            sql: look_up.query(),
-                        });
-                        self.state = State::LookingUp(Box::new(look_up));
-                        Outcome::Nothing
-                    }
-                    Err(error) => Outcome::Failed(error.into()),
+        let is_connected = matches!(event, SourceEvent::Connected(Ok(())));
+        self.was_connected |= is_connected;
+        let step = match member.handle(now, event, config, out) {
+            Ok(step) => step,
+            Err(trouble) => return self.failed(now, connection, trouble, config, out),
+        };
+        match step {
+            Step::Nothing => Outcome::Nothing,
+            Step::Resolved => match self.resolved(connection, config, out) {
+                Err(error) => Outcome::Failed(error.into()),
+                Ok(()) if self.members.iter().all(Member::is_resolved) => {
+                    self.phase = Phase::Resolved;
+                    Outcome::Resolved
                 }
-            }
-            State::LookingUp(look_up) => match look_up.answer(&table, &self.cluster) {
-                Ok(None) => {
-                    out.push_back(Command::Run {
-                        sql: look_up.query(),
-                    });
-                    Outcome::Nothing
-                }
-                Ok(Some(object)) => {
-                    let kind = look_up.sql_kind();
-                    self.resolve(object, kind, config, out)
-                }
-                Err(error) => Outcome::Failed(self.missing(error).into()),
+                Ok(()) => Outcome::Nothing,
             },
-            _ => self.unexpected("Ran"),
+            Step::Ended => self.ended(connection, config, out),
         }
     }
 
-    /// Sends the next of several statements, or goes on after the last.
-    fn step(&mut self, now: Now, _: &SessionConfig, out: &mut VecDeque<Command>) -> Outcome {
-        match &mut self.state {
-            State::Settings(statements) | State::Declaring(statements)
-                if !statements.is_empty() =>
-            {
-                if let Some(sql) = statements.pop_front() {
-                    out.push_back(Command::Run { sql });
-                }
-            }
-            State::Settings(_) => {
-                out.push_back(Command::Run {
-                    sql: "SHOW cluster".into(),
-                });
-                self.state = State::Cluster;
-            }
-            _ => self.fetch(now, false, out),
-        }
-        Outcome::Nothing
-    }
-
-    fn resolve(
-        &mut self,
-        object: Object,
-        kind: String,
+    /// Checks what is known of an object by itself.
+    fn resolved(
+        &self,
+        view: usize,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
-    ) -> Outcome {
+    ) -> Result<(), CatalogError> {
+        let member = &self.members[view];
+        let Some(object) = member.object() else {
+            return Ok(());
+        };
         if let Some(index) = &object.index {
-            return Outcome::Failed(
-                CatalogError::Indexed {
-                    object: object.name(),
-                    index: index.clone(),
-                }
-                .into(),
-            );
+            return Err(CatalogError::Indexed {
+                object: object.name(),
+                index: index.clone(),
+            });
         }
-        let needed = config.commit_interval.saturating_add(config.retry.budget());
+        if object.has_own_timeline && config.views.len() > 1 {
+            return Err(CatalogError::OwnTimeline(object.name()));
+        }
+        let needed = config.commit_lag();
         if object.retention < needed && !config.allow_short_retention {
-            return Outcome::Failed(
-                CatalogError::ShortRetention {
-                    object: object.sql_name(),
-                    kind,
-                    kept: object.retention,
-                    needed,
-                    advice: needed.as_secs().div_ceil(3600).max(1),
-                }
-                .into(),
-            );
+            return Err(CatalogError::ShortRetention {
+                object: object.sql_name(),
+                kind: member.sql_kind().into(),
+                kept: object.retention,
+                needed,
+                advice: needed.as_secs().div_ceil(3600).max(1),
+            });
         }
         out.push_back(Command::Tell(Notice::Resolved {
             object: object.name(),
             id: object.id.clone(),
         }));
-        self.object = Some(object.clone());
-        self.state = State::Resolved;
-        Outcome::Resolved(Box::new(object))
+        Ok(())
     }
 
-    /// Subscribes from `start`, dropping whatever was held.
-    pub(super) fn subscribe(
+    fn answered(
         &mut self,
-        start: Start,
-        view: &View,
+        now: Now,
+        answer: Answer,
+        committed: Option<Frontier>,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        match answer {
+            Answer::Nothing => Outcome::Nothing,
+            Answer::Held(as_of) => self.held_at(now, as_of, config, out),
+            Answer::Frontiers(frontiers) => {
+                for object in self.members.iter().filter_map(Member::object) {
+                    let Some(found) = frontiers.get(&object.id) else {
+                        continue;
+                    };
+                    self.tell_margin(object, found.read, committed, config, out);
+                }
+                Outcome::Nothing
+            }
+        }
+    }
+
+    fn tell_margin(
+        &self,
+        object: &Object,
+        read: Timestamp,
+        committed: Option<Frontier>,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) {
-        let Some(object) = &self.object else { return };
-        let empty = Chunk::new(0, view.columns.iter().map(|c| &c.ty));
-        let dropped = match &mut self.held {
-            Some(held) => held.restart(start),
-            None => {
-                self.held = Some(Held::new(empty, start));
-                Vec::new()
-            }
-        };
-        self.view = Some(view.clone());
-        self.decoder = None;
-        self.lower = match start {
-            Start::Snapshot => None,
-            Start::Resume(frontier) => Some(frontier),
-        };
-        let [begin, declare] = statements::subscribe(
-            &object.id,
-            &object.full_name,
-            config.envelope,
-            &config.key,
-            start,
-        );
-        self.forget(dropped, out);
-        out.push_back(Command::Tell(Notice::Subscribing { start }));
-        out.push_back(Command::Run { sql: begin });
-        self.state = State::Declaring(VecDeque::from([declare]));
+        let Some(committed) = committed else { return };
+        let margin = i128::from(committed) - 1 - i128::from(read);
+        let margin_ms = margin.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        out.push_back(Command::Tell(Notice::Margin {
+            object: object.name(),
+            margin_ms,
+            is_low: margin < config.commit_lag().as_millis() as i128,
+        }));
     }
 
-    /// Starts over from the lookup, after what is held turned out not to be wanted.
-    pub(super) fn reconnect(&mut self, out: &mut VecDeque<Command>) {
-        self.lower = None;
-        if let Some(held) = &mut self.held {
-            let dropped = held.restart(Start::Snapshot);
-            self.forget(dropped, out);
-        }
-        out.push_back(Command::Disconnect);
-        self.connect(out);
-    }
-
-    fn fetch(&mut self, now: Now, proves_end: bool, out: &mut VecDeque<Command>) {
-        out.push_back(if proves_end {
-            Command::Fetch {
-                sql: statements::fetch_or_end(),
-                silence: SILENCE,
-            }
-        } else {
-            Command::Fetch {
-                sql: statements::fetch(FETCH_TIMEOUT),
-                silence: FETCH_TIMEOUT + SILENCE,
-            }
-        });
-        self.state = State::Fetching {
-            since: now,
-            rows: 0,
-            proves_end,
-        };
-    }
-
+    /// Takes one row of a view.
     pub(super) fn handle_row(
         &mut self,
+        view: usize,
         names: &[String],
         row: &(impl Fields + ?Sized),
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
-        let State::Fetching { rows, .. } = &mut self.state else {
+        let (Some(member), Some(held)) = (self.members.get_mut(view), self.held.get_mut(view))
+        else {
             return Ok(());
         };
-        *rows += 1;
-        let (Some(view), Some(held)) = (&self.view, &mut self.held) else {
-            return Ok(());
-        };
-        let broken = |error| SessionError::Stream {
-            object: config.object.clone(),
-            error,
-        };
-        if self.decoder.is_none() || self.names != names {
-            let decoder =
-                Decoder::new(view, config.envelope, names).map_err(|e| broken(e.into()))?;
-            self.decoder = Some(decoder);
-            self.names = names.to_vec();
-        }
-        let Some(decoder) = &self.decoder else {
-            return Ok(());
-        };
-        match held.accept(decoder, row).map_err(broken)? {
-            Accepted::Held => {}
+        let object = &config.views[view].object;
+        let accepted = member
+            .handle_row(names, row, &self.views[view], held, config)
+            .map_err(|error| SessionError::Stream {
+                object: object.clone(),
+                error,
+            })?;
+        match accepted {
+            None | Some(Accepted::Held) => {}
             // Only a stream that moves on shows that a reconnect has worked.
-            Accepted::Advanced(_) => {
+            Some(Accepted::Advanced(_)) => {
                 self.retries.reset();
                 self.renewed_credentials = false;
                 self.looked_up_again = false;
+                self.has_advanced(view, config, out);
             }
-            Accepted::KeyViolation(time) => {
-                out.push_back(Command::Tell(Notice::KeyViolation { time }));
+            Some(Accepted::KeyViolation(chunk)) => {
+                if config.on_key_violation == OnKeyViolation::Stall {
+                    return Err(SessionError::KeyViolation {
+                        object: object.clone(),
+                        time: chunk.timestamps[0],
+                    });
+                }
+                out.push_back(Command::DeadLetter(Box::new(DeadLetter {
+                    views: self.views.clone(),
+                    segments: vec![Segment::alone(chunk)],
+                    category: "key-violation".into(),
+                    message: "several rows have this key, so the target has none of them".into(),
+                })));
             }
         }
         Ok(())
     }
 
-    pub(super) fn handle_fetched(
+    fn ended(
         &mut self,
-        now: Now,
-        result: Result<(), ServerError>,
+        view: usize,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
-        let (since, rows, proved_end) = match self.state {
-            State::Stopped => return Outcome::Nothing,
-            State::Fetching {
-                since,
-                rows,
-                proves_end,
-            } => (since, rows, proves_end),
-            _ => return self.unexpected("Fetched"),
-        };
-        if let Err(error) = result {
-            return self.failed(now, Phase::Fetch, error, config, out);
+        if let Some(held) = self.held.get_mut(view)
+            && let Err(error) = held.finish(config.end())
+        {
+            return Outcome::Failed(SessionError::Stream {
+                object: config.views[view].object.clone(),
+                error,
+            });
         }
-        if proved_end && rows == 0 {
-            out.push_back(Command::Disconnect);
-            self.state = State::Ended;
-            if let Some(held) = &mut self.held {
-                held.finish();
-            }
-            if self.held.as_ref().and_then(Held::closed).is_none() {
-                return Outcome::Failed(SessionError::Stream {
-                    object: config.object.clone(),
-                    error: StreamError::EndedBeforeStart,
-                });
-            }
-            return Outcome::Nothing;
+        self.has_advanced(view, config, out);
+        if self.members.iter().all(Member::is_ended) {
+            self.side.disconnect(out);
+            self.phase = Phase::Ended;
         }
-        // A stream that ended answers an empty FETCH at once; one that is quiet, at the deadline.
-        let early = rows == 0 && now.saturating_sub(since) < FETCH_TIMEOUT / 2;
-        self.fetch(now, early, out);
         Outcome::Nothing
     }
 }

@@ -2,18 +2,20 @@
 
 mod attempt;
 mod settle;
+mod skip;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::command::{Command, Notice};
 use super::{Now, SessionConfig, SessionError};
 use crate::batch::{BatchInfo, Failure, SinkError};
+use crate::catalog::Reconciled;
 use crate::checkpoint::{Checkpoint, ViewIdentity};
 use crate::release::Segment;
 use crate::retry::{Entropy, Retries};
-use crate::types::{CLOSED, Frontier, View};
+use crate::types::{Frontier, View};
 
 /// A write that is not known to be done.
 #[derive(Debug)]
@@ -22,9 +24,23 @@ struct InFlight {
     segments: Vec<Segment>,
     next: Checkpoint,
     next_text: String,
-    is_claim: bool,
+    purpose: Purpose,
+    /// The retry budget is spent: once it is known that the write was not applied, it is skipped.
+    give_up: Option<SessionError>,
     /// The sink's own account, when the outcome of the last attempt is unknown.
     unknown: Option<Failure>,
+}
+
+/// What a write is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To take the epoch.
+    Claim,
+    /// To store the generation of the snapshot that follows.
+    Generation,
+    Batch,
+    /// To go on after a batch that was given up.
+    Skip,
 }
 
 #[derive(Debug)]
@@ -32,6 +48,8 @@ enum State {
     /// Waits for the view to be known.
     Unopened,
     Opening(Option<Box<InFlight>>),
+    /// Open, and the session looks at what is stored.
+    Opened,
     /// Open and claimed, nothing in flight.
     Ready,
     Writing(Box<InFlight>),
@@ -52,15 +70,16 @@ enum Then {
 }
 
 /// What the session needs to know after an event.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
     Nothing,
-    /// The epoch is ours; read from here.
-    Claimed,
-    /// A batch is committed, and these segments are no longer needed.
-    Committed,
+    /// The sink is open, and holds this checkpoint.
+    Opened(Option<Checkpoint>),
     /// An earlier attempt landed: read again from the committed frontier.
-    Rewound,
+    Rewound {
+        /// The views of which a snapshot was given up.
+        snapshot_of: Vec<u32>,
+    },
     Failed(SessionError),
 }
 
@@ -71,10 +90,15 @@ pub(super) struct Writer {
     entropy: Entropy,
     worker: String,
     attempt: u64,
-    view: Option<Arc<View>>,
-    identity: Option<ViewIdentity>,
+    views: Option<Arc<[View]>>,
+    /// What the views are, in the same order.
+    identities: Vec<ViewIdentity>,
+    /// What the target's contents came from, where they are still to be replaced by a snapshot.
+    former: BTreeMap<u32, ViewIdentity>,
     epoch: u64,
     generation: u64,
+    /// Whether the generation was raised for a snapshot that is not committed yet.
+    has_raised_generation: bool,
     /// The text known to be stored.
     expected: Option<String>,
     committed: Option<Frontier>,
@@ -91,10 +115,12 @@ impl Writer {
             worker: format!("{:016x}", entropy.next()),
             entropy,
             attempt: 0,
-            view: None,
-            identity: None,
+            views: None,
+            identities: Vec::new(),
+            former: BTreeMap::new(),
             epoch: 0,
             generation: 0,
+            has_raised_generation: false,
             expected: None,
             committed: None,
             last_commit: Duration::ZERO,
@@ -142,7 +168,11 @@ impl Writer {
                 Then::Write(f) | Then::ReadBack(f) => Some(f),
                 Then::Claim => None,
             },
-            State::Unopened | State::Opening(None) | State::Ready | State::Stopped => None,
+            State::Unopened
+            | State::Opening(None)
+            | State::Opened
+            | State::Ready
+            | State::Stopped => None,
         };
         in_flight.into_iter().flat_map(|f| &f.segments)
     }
@@ -163,18 +193,39 @@ impl Writer {
         self.state = State::Stopped;
     }
 
-    /// The view is known, at first or anew: what the next checkpoints say of it.
-    pub(super) fn identify(&mut self, view: Arc<View>, identity: ViewIdentity) {
-        self.view = Some(view);
-        self.identity = Some(identity);
+    /// The views are known, at first or anew: what the next checkpoints say of them. Whether the
+    /// sink sees other columns than before.
+    pub(super) fn identify(&mut self, now: Vec<Reconciled>) -> bool {
+        let (views, identities): (Vec<_>, Vec<_>) =
+            now.into_iter().map(|now| (now.view, now.identity)).unzip();
+        let is_other = self.views.as_deref().is_some_and(|known| *known != *views);
+        self.views = Some(views.into());
+        self.identities = identities;
+        is_other
     }
 
-    pub(super) fn identity(&self) -> Option<&ViewIdentity> {
-        self.identity.as_ref()
+    /// What the views are; empty until they are known.
+    pub(super) fn identities(&self) -> &[ViewIdentity] {
+        &self.identities
     }
 
-    pub(super) fn view(&self) -> Option<Arc<View>> {
-        self.view.clone()
+    /// The target still holds the contents of another object, until a snapshot replaces them.
+    pub(super) fn keep_identity(&mut self, view: usize, then: ViewIdentity) {
+        self.former.entry(view as u32).or_insert(then);
+    }
+
+    pub(super) fn views(&self) -> Option<Arc<[View]>> {
+        self.views.clone()
+    }
+
+    /// Whether this worker's epoch is stored.
+    #[cfg(test)]
+    pub(super) fn has_claimed(&self) -> bool {
+        self.expected.as_ref().is_some_and(|text| text.contains(&self.worker))
+    }
+
+    pub(super) fn has_raised_generation(&self) -> bool {
+        self.has_raised_generation
     }
 
     pub(super) fn open(&mut self, out: &mut VecDeque<Command>) {
@@ -187,8 +238,10 @@ impl Writer {
     }
 
     fn reopen(&mut self, pending: Option<Box<InFlight>>, out: &mut VecDeque<Command>) {
-        if let Some(view) = &self.view {
-            out.push_back(Command::OpenSink { view: view.clone() });
+        if let Some(views) = &self.views {
+            out.push_back(Command::OpenSink {
+                views: views.clone(),
+            });
             self.state = State::Opening(pending);
         }
     }
@@ -232,58 +285,26 @@ impl Writer {
         match (result, pending) {
             // The wait for this attempt came before the sink was opened again.
             (Ok(stored), Some(in_flight)) if stored == self.expected => {
-                self.send_again(in_flight, config, out)
+                self.not_applied(in_flight, config, out)
             }
             (Ok(stored), Some(in_flight)) => {
                 self.settle(now, stored.as_deref(), in_flight, config, out)
             }
-            (Ok(stored), None) => match self.adopt(stored, config, out) {
-                Ok(()) => Outcome::Nothing,
-                Err(error) => Outcome::Failed(error),
-            },
+            (Ok(stored), None) => {
+                let found = stored.as_deref().map(|text| Checkpoint::parse(text, &config.sink_id));
+                match found.transpose() {
+                    Ok(found) => {
+                        self.expected = stored;
+                        self.state = State::Opened;
+                        Outcome::Opened(found)
+                    }
+                    Err(error) => Outcome::Failed(error.into()),
+                }
+            }
             (Err(error), pending) => {
                 self.retry(now, "open", error, Then::Open(pending), config, out)
             }
         }
-    }
-
-    /// Takes over what the target holds, and claims the next epoch.
-    fn adopt(
-        &mut self,
-        stored: Option<String>,
-        config: &SessionConfig,
-        out: &mut VecDeque<Command>,
-    ) -> Result<(), SessionError> {
-        match &stored {
-            None => {
-                self.epoch = 1;
-                self.generation = 0;
-                self.committed = None;
-            }
-            Some(text) => {
-                let found = Checkpoint::parse(text, &config.sink_id)?;
-                if let (Some(then), Some(now)) = (found.views.first(), self.identity()) {
-                    crate::catalog::check_identity(then, now)?;
-                    if then.id != now.id {
-                        out.push_back(Command::Tell(Notice::ReplacementApplied {
-                            from: then.id.clone(),
-                            to: now.id.clone(),
-                        }));
-                    }
-                }
-                if found.component != config.component_digest {
-                    out.push_back(Command::Tell(Notice::ComponentChanged {
-                        from: found.component.clone(),
-                        to: config.component_digest.clone(),
-                    }));
-                }
-                self.epoch = found.epoch + 1;
-                self.generation = found.generation;
-                self.committed = found.frontier;
-            }
-        }
-        self.expected = stored;
-        self.claim(config, out)
     }
 
     pub(super) fn handle_written(
@@ -367,8 +388,8 @@ impl Writer {
     }
 
     /// Whether everything that can ever come is committed.
-    pub(super) fn is_complete(&self) -> bool {
-        self.committed == Some(CLOSED)
+    pub(super) fn is_complete(&self, end: Frontier) -> bool {
+        self.committed.is_some_and(|committed| committed >= end)
     }
 
     fn retry(
@@ -396,7 +417,7 @@ impl Writer {
         };
         let jitter = self.entropy.unit();
         let Some(wait) = self.retries.next_wait(&config.retry, asked, jitter) else {
-            return Outcome::Failed(error);
+            return self.give_up(error, then, config, out);
         };
         out.push_back(Command::Tell(Notice::Retrying {
             error,
@@ -422,6 +443,7 @@ impl State {
         match self {
             Self::Unopened => "the sink is not open",
             Self::Opening(_) => "the sink is opening",
+            Self::Opened => "the stored checkpoint is looked at",
             Self::Ready => "nothing is in flight",
             Self::Writing(_) => "a write is in flight",
             Self::ReadingBack(_) => "the checkpoint is read back",

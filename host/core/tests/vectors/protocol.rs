@@ -19,6 +19,7 @@ fn statements() {
     #[serde(rename_all = "kebab-case")]
     enum From {
         Snapshot,
+        SnapshotAt(u64),
         Resume(u64),
     }
     #[derive(Deserialize)]
@@ -28,6 +29,7 @@ fn statements() {
         envelope: Envelope,
         key: Vec<String>,
         start: From,
+        up_to: Option<u64>,
     }
     #[derive(Deserialize)]
     struct Settings {
@@ -41,15 +43,20 @@ fn statements() {
         FetchMs(u64),
         FetchOrEnd(()),
         LookUp(String),
+        HoldReadable(Vec<[String; 3]>),
+        HeldTimestamp(()),
+        Frontiers(Vec<String>),
+        OwnTimeline(String),
     }
     run("statements", |input: Input| match input {
         Input::Subscribe(s) => {
             let start = match s.start {
                 From::Snapshot => Start::Snapshot,
+                From::SnapshotAt(as_of) => Start::SnapshotAt(as_of),
                 From::Resume(frontier) => Start::Resume(frontier),
             };
             json!(statements::subscribe(
-                &s.id, &s.name, s.envelope, &s.key, start
+                &s.id, &s.name, s.envelope, &s.key, start, s.up_to
             ))
         }
         Input::Settings(s) => json!(statements::session_settings(s.cluster.as_deref())),
@@ -59,6 +66,12 @@ fn statements() {
             Ok(look_up) => json!([look_up.query()]),
             Err(error) => json!({ "error": variant(&error) }),
         },
+        Input::HoldReadable(names) => json!(statements::hold_readable(&names)),
+        Input::HeldTimestamp(()) => json!([statements::held_timestamp()]),
+        Input::Frontiers(ids) => {
+            json!([statements::frontiers(ids.iter().map(String::as_str))])
+        }
+        Input::OwnTimeline(id) => json!([statements::own_timeline(&id)]),
     });
 }
 

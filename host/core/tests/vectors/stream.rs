@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use mz_sink_core::catalog::column_type;
 use mz_sink_core::chunk::{Chunk, Value as Held};
+use mz_sink_core::cut;
 use mz_sink_core::decode::{DecodeError, Decoded, Decoder, Fields};
 use mz_sink_core::netting::net;
-use mz_sink_core::release::{Accepted, Held as HeldRows, Start, StreamError};
+use mz_sink_core::release::{Held as HeldRows, Start};
 use mz_sink_core::types::{Column, ColumnType, Envelope, Op, View};
 use mz_sink_core::{json, text};
 use serde::Deserialize;
@@ -192,62 +193,119 @@ fn key(chunk: &Chunk, row: usize) -> i64 {
     }
 }
 
+/// Where a stream starts, as the vectors write it.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum From {
+    Snapshot,
+    SnapshotAt(u64),
+    Resume(u64),
+}
+
+impl From {
+    fn start(self) -> Start {
+        match self {
+            Self::Snapshot => Start::Snapshot,
+            Self::SnapshotAt(as_of) => Start::SnapshotAt(as_of),
+            Self::Resume(frontier) => Start::Resume(frontier),
+        }
+    }
+}
+
+/// Views of which each has a stream, and the cuts that are taken of them.
+struct Streams {
+    decoder: Decoder,
+    views: Vec<HeldRows>,
+    lower: Option<u64>,
+}
+
+impl Streams {
+    fn new(starts: &[From]) -> Self {
+        let view = keyed_view();
+        let held = starts.iter().zip(0..).map(|(from, index)| {
+            let chunk = Chunk::new(index, view.columns.iter().map(|c| &c.ty));
+            HeldRows::new(chunk, from.start())
+        });
+        let lower = starts.iter().map(|from| match from {
+            From::Resume(frontier) => Some(*frontier),
+            From::Snapshot | From::SnapshotAt(_) => None,
+        });
+        let mut views: Vec<_> = held.collect();
+        // What the session does when some views start with a snapshot.
+        for from in starts {
+            if let From::SnapshotAt(as_of) = from {
+                views.iter_mut().for_each(|held| held.set_boundary(as_of + 1));
+            }
+        }
+        Self {
+            decoder: keyed_decoder(&view),
+            lower: lower.flatten().max(),
+            views,
+        }
+    }
+
+    /// Carries out one event of a view; gives what there is to compare.
+    fn event(&mut self, view: usize, event: &[Value]) -> Option<Value> {
+        let number = |i: usize| event[i].as_u64().unwrap();
+        let held = &mut self.views[view];
+        let accepted = match event[0].as_str().unwrap() {
+            "progress" => {
+                let time = Some(number(1).to_string());
+                let row = vec![time, Some("t".into()), None, None, None];
+                held.accept(&self.decoder, &Row(row)).map(|_| ())
+            }
+            "change" => {
+                let key = event[2].as_i64().unwrap();
+                let row = keyed_row(number(1), "upsert", key, Some("x"));
+                held.accept(&self.decoder, &row).map(|_| ())
+            }
+            "end" => held.finish(u64::MAX),
+            "end-at" => held.finish(number(1)),
+            "take" => {
+                let taken = cut::take(&mut self.views, self.lower, number(1) as usize);
+                self.lower = taken.as_ref().map(|t| t.upper).or(self.lower);
+                return Some(taken.map_or(Value::Null, |taken| batch(&taken, event)));
+            }
+            other => panic!("unknown event {other}"),
+        };
+        accepted.err().map(|found| error(&found))
+    }
+}
+
 #[test]
 fn release() {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    enum From {
-        Snapshot,
-        Resume(u64),
-    }
     #[derive(Deserialize)]
     struct Input {
         start: From,
         events: Vec<Vec<Value>>,
     }
     run("release", |input: Input| {
-        let view = keyed_view();
-        let decoder = keyed_decoder(&view);
-        let mut held = HeldRows::new(
-            empty(&view),
-            match input.start {
-                From::Snapshot => Start::Snapshot,
-                From::Resume(frontier) => Start::Resume(frontier),
-            },
-        );
-        let mut results = Vec::new();
-        for event in input.events {
-            let number = |i: usize| event[i].as_u64().unwrap();
-            let accepted: Result<Accepted, StreamError> = match event[0].as_str().unwrap() {
-                "progress" => {
-                    let time = Some(number(1).to_string());
-                    let row = vec![time, Some("t".into()), None, None, None];
-                    held.accept(&decoder, &Row(row))
-                }
-                "change" => {
-                    let key = event[2].as_i64().unwrap();
-                    held.accept(&decoder, &keyed_row(number(1), "upsert", key, Some("x")))
-                }
-                "end" => Ok(held.finish()),
-                "take" => {
-                    results.push(match held.take(number(1) as usize) {
-                        Some(taken) => batch(&taken, &event),
-                        None => Value::Null,
-                    });
-                    continue;
-                }
-                other => panic!("unknown event {other}"),
-            };
-            if let Err(found) = accepted {
-                results.push(error(&found));
-            }
-        }
-        Value::Array(results)
+        let mut streams = Streams::new(&[input.start]);
+        let events = input.events.iter();
+        events.filter_map(|event| streams.event(0, event)).collect()
     });
 }
 
-/// A batch as the vectors write it; `["take", n, "ordinals"]` asks for ordinals too.
-fn batch(taken: &mz_sink_core::release::Taken, event: &[Value]) -> Value {
+#[test]
+fn cut() {
+    #[derive(Deserialize)]
+    struct Input {
+        starts: Vec<From>,
+        /// The view, and what happens to it.
+        events: Vec<(usize, Vec<Value>)>,
+    }
+    run("cut", |input: Input| {
+        let mut streams = Streams::new(&input.starts);
+        let events = input.events.iter();
+        events
+            .filter_map(|(view, event)| streams.event(*view, event))
+            .collect()
+    });
+}
+
+/// A batch as the vectors write it; `["take", n, "ordinals"]` asks for ordinals too. Keys of
+/// several views are written one list for each.
+fn batch(taken: &cut::Taken, event: &[Value]) -> Value {
     let chunks: Vec<_> = taken.segments.iter().flat_map(|s| &s.chunk).collect();
     let rows = || {
         chunks
@@ -257,8 +315,17 @@ fn batch(taken: &mz_sink_core::release::Taken, event: &[Value]) -> Value {
     let mut out = json!({
         "upper": taken.upper.to_string(),
         "keys": rows().map(|(c, r)| key(c, r)).collect::<Vec<_>>(),
-        "snapshot": taken.snapshot,
+        "snapshot": taken.snapshot_at.is_some(),
     });
+    if chunks.iter().any(|c| c.view > 0) || taken.snapshot_of.iter().any(|view| *view > 0) {
+        let keys = |view: u32| {
+            let of_view = rows().filter(move |(c, _)| c.view == view);
+            of_view.map(|(c, r)| key(c, r)).collect::<Vec<_>>()
+        };
+        let last = chunks.iter().map(|c| c.view).max().unwrap_or_default();
+        out["keys"] = (0..=last).map(keys).collect();
+        out["snapshot"] = json!(taken.snapshot_of);
+    }
     if event.len() > 2 {
         out["ordinals"] = rows().map(|(c, r)| c.ordinals[r]).collect();
     }

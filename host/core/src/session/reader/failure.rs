@@ -2,24 +2,27 @@
 
 use std::collections::VecDeque;
 
-use super::{Outcome, Reader, State};
-use crate::catalog::CatalogError;
-use crate::classify::{ErrorClass, Phase, classify};
+use super::{Outcome, Phase, Reader};
+use crate::classify::{self, ErrorClass, classify};
 use crate::server_error::ServerError;
 use crate::session::command::{Command, Notice};
-use crate::session::{Now, SessionConfig, SessionError};
+use crate::session::member::Trouble;
+use crate::session::{Now, OnHistoryLoss, SessionConfig, SessionError};
 
 impl Reader {
     pub(super) fn failed(
         &mut self,
         now: Now,
-        phase: Phase,
-        error: ServerError,
+        view: usize,
+        trouble: Trouble,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
+        let (phase, error) = match trouble {
+            Trouble::Server(phase, error) => (phase, error),
+            Trouble::Final(error) => return Outcome::Failed(error),
+        };
         let class = classify(phase, error.code.as_deref(), &error.message);
-        let failure = SessionError::Server { class, error };
         let again = match class {
             // Before the first connection a supervisor restarts us better than we could wait.
             ErrorClass::Transient => self.was_connected,
@@ -29,19 +32,89 @@ impl Reader {
             }
             // The look-up may know better what is the matter: an index that was made since, an
             // object that is gone or is another one.
-            ErrorClass::HistoryLost => !std::mem::replace(&mut self.looked_up_again, true),
-            ErrorClass::Fatal if phase == Phase::Declare => {
+            ErrorClass::HistoryLost if !self.looked_up_again => {
+                self.looked_up_again = true;
+                true
+            }
+            ErrorClass::HistoryLost => self.history_lost(view, config, out),
+            ErrorClass::Fatal if phase == classify::Phase::Declare => {
                 !std::mem::replace(&mut self.looked_up_again, true)
             }
             _ => false,
         };
-        out.push_back(Command::Disconnect);
+        self.again(now, again, class, error, config, out)
+    }
+
+    /// Whether the policy has an answer.
+    fn history_lost(
+        &mut self,
+        view: usize,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> bool {
+        // Without a commit there is no history to lose, and nothing to skip.
+        if config.on_history_loss == OnHistoryLoss::Stall || self.lower.is_none() {
+            return false;
+        }
+        match config.on_history_loss {
+            OnHistoryLoss::SkipToNow => self.skipping.insert(view),
+            _ => self.expired.insert(view),
+        };
+        let object = self.members[view].object().map(|object| object.name());
+        out.push_back(Command::Tell(Notice::HistoryLost {
+            object: object.unwrap_or_default(),
+            policy: config.on_history_loss,
+        }));
+        true
+    }
+
+    /// The connection beside the views failed.
+    pub(super) fn side_failed(
+        &mut self,
+        now: Now,
+        trouble: Trouble,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        let is_needless = self.side.only_asks() || !matches!(self.phase, Phase::Holding(_));
+        match trouble {
+            // How far the history reaches is worth knowing, and no more; and what has begun to
+            // read holds its own history.
+            Trouble::Server(_, error) if is_needless => {
+                self.side.disconnect(out);
+                out.push_back(Command::Tell(Notice::MarginUnknown { error }));
+                Outcome::Nothing
+            }
+            Trouble::Final(_) if is_needless => {
+                self.side.disconnect(out);
+                Outcome::Nothing
+            }
+            Trouble::Final(error) => Outcome::Failed(error),
+            Trouble::Server(phase, error) => {
+                let class = classify(phase, error.code.as_deref(), &error.message);
+                let again = matches!(class, ErrorClass::Transient | ErrorClass::HistoryLost);
+                self.again(now, again, class, error, config, out)
+            }
+        }
+    }
+
+    fn again(
+        &mut self,
+        now: Now,
+        again: bool,
+        class: ErrorClass,
+        error: ServerError,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        let failure = SessionError::Server { class, error };
+        self.disconnect(out);
         let jitter = self.entropy.unit();
         let wait = again
             .then(|| self.retries.next_wait(&config.retry, None, jitter))
             .flatten();
         let Some(wait) = wait else {
-            self.state = State::Stopped;
+            self.phase = Phase::Stopped;
             return Outcome::Failed(failure);
         };
         out.push_back(Command::Tell(Notice::Retrying {
@@ -49,35 +122,9 @@ impl Reader {
             wait,
             failures: self.retries.failures(),
         }));
-        self.state = State::Waiting {
+        self.phase = Phase::Waiting {
             until: now.saturating_add(wait),
         };
         Outcome::Nothing
-    }
-
-    /// An object that was found once and is not there now was not misspelt.
-    pub(super) fn missing(&self, error: CatalogError) -> CatalogError {
-        match (error, &self.object) {
-            (CatalogError::Unknown(_), Some(object)) => CatalogError::Dropped(object.name()),
-            (error, _) => error,
-        }
-    }
-
-    pub(super) fn unexpected(&self, event: &'static str) -> Outcome {
-        Outcome::Failed(SessionError::Unexpected {
-            event,
-            state: match self.state {
-                State::Idle => "not connected",
-                State::Connecting => "connecting",
-                State::Settings(_) => "setting the session up",
-                State::Cluster | State::LookingUp(_) => "looking the object up",
-                State::Resolved => "the object is known",
-                State::Declaring(_) => "declaring the cursor",
-                State::Fetching { .. } => "fetching",
-                State::Waiting { .. } => "waiting to reconnect",
-                State::Ended => "the stream has ended",
-                State::Stopped => "stopped",
-            },
-        })
     }
 }

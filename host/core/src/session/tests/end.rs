@@ -78,19 +78,19 @@ fn while_connecting_looking_up_or_waiting_the_end_is_at_once() {
         script.on(Event::Shutdown),
         ["disconnect", "stop: shut down"]
     );
-    assert!(script.on(Event::Connected(Ok(()))).is_empty());
+    assert!(script.on(connected(Ok(()))).is_empty());
 
     let mut script = Script::new(config());
     script.drain();
-    script.on(Event::Connected(Ok(())));
+    script.on(connected(Ok(())));
     assert_eq!(
         script.on(Event::Shutdown),
         ["disconnect", "stop: shut down"]
     );
-    assert!(script.on(Event::Ran(Ok(Table::default()))).is_empty());
+    assert!(script.on(ran(Ok(Table::default()))).is_empty());
 
     let mut script = Script::resumed(config(), 100);
-    script.on(Event::Fetched(Err(broken())));
+    script.on(fetched(Err(broken())));
     assert_eq!(script.on(Event::Shutdown), ["stop: shut down"]);
     assert_eq!(script.session.poll_timeout(), None);
 }
@@ -115,7 +115,7 @@ fn a_failure_of_the_stream_lets_the_write_in_flight_end() {
     let mut script = Script::resumed(config(), 100);
     script.rows(&[put(110, 1), progress(120)]);
     let poisoned = server_error("XX000", "Evaluation error: division by zero");
-    assert_eq!(script.on(Event::Fetched(Err(poisoned))), ["disconnect"]);
+    assert_eq!(script.on(fetched(Err(poisoned))), ["disconnect"]);
     let told = script.on(Event::Written(Ok(())));
     assert_eq!(told, ["committed 120", "stop: stream-poisoned"]);
 }
@@ -125,7 +125,7 @@ fn the_first_failure_is_the_one_that_is_told() {
     let mut script = Script::resumed(config(), 100);
     script.rows(&[put(110, 1), progress(120)]);
     let poisoned = server_error("XX000", "Evaluation error: division by zero");
-    script.on(Event::Fetched(Err(poisoned)));
+    script.on(fetched(Err(poisoned)));
     let told = script.on(Event::Written(Err(SinkError::Permanent(failure("schema")))));
     assert_eq!(told, ["stop: stream-poisoned"]);
 }

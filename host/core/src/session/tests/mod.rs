@@ -7,9 +7,11 @@ mod stream;
 mod write;
 
 use super::*;
+use crate::types::Envelope;
 use crate::batch::Failure;
-use crate::catalog::Table;
+use crate::catalog::{IdentityPolicy, Table};
 use crate::checkpoint::Checkpoint;
+use crate::retry::RetryPolicy;
 use crate::server_error::{ErrorKind, ServerError};
 
 /// A row of the upsert stream of `t (id integer, name text)`.
@@ -48,12 +50,19 @@ fn config() -> SessionConfig {
     SessionConfig {
         sink_id: "orders".into(),
         component_digest: "d1".into(),
-        object: "t".into(),
-        view_name: None,
-        key: vec!["id".into()],
+        views: vec![ViewConfig {
+            object: "t".into(),
+            name: None,
+            key: vec!["id".into()],
+        }],
         envelope: Envelope::Upsert,
         netted: false,
         cluster: None,
+        up_to: None,
+        identity: IdentityPolicy::default(),
+        on_history_loss: OnHistoryLoss::Stall,
+        on_key_violation: OnKeyViolation::Reject,
+        on_failure: OnFailure::Stall,
         allow_short_retention: false,
         commit_interval: Duration::ZERO,
         idle_commit_interval: Duration::from_secs(10),
@@ -62,6 +71,22 @@ fn config() -> SessionConfig {
         spill_bytes: 1 << 30,
         retry: RetryPolicy::default(),
     }
+}
+
+fn from(connection: usize, event: SourceEvent) -> Event {
+    Event::Source { connection, event }
+}
+
+fn connected(result: Result<(), ServerError>) -> Event {
+    from(0, SourceEvent::Connected(result))
+}
+
+fn ran(result: Result<Table, ServerError>) -> Event {
+    from(0, SourceEvent::Ran(result))
+}
+
+fn fetched(result: Result<(), ServerError>) -> Event {
+    from(0, SourceEvent::Fetched(result))
 }
 
 fn failure(code: &str) -> Failure {
@@ -147,6 +172,8 @@ struct Script {
     write: Option<Write>,
     /// The last SQL text to be answered.
     sql: Option<String>,
+    /// What is to be answered on the connection beside the views.
+    side: VecDeque<SourceCommand>,
 }
 
 impl Script {
@@ -165,6 +192,7 @@ impl Script {
             },
             write: None,
             sql: None,
+            side: VecDeque::new(),
         }
     }
 
@@ -205,17 +233,34 @@ impl Script {
         let names = ["mz_timestamp", "mz_progressed", "mz_state", "id", "name"];
         let names = names.map(String::from);
         self.session
-            .handle_rows(self.now, &names, rows.iter().cloned());
+            .handle_rows(self.now, 0, &names, rows.iter().cloned());
         self.drain()
     }
 
-    /// Goes to the next moment at which something is due.
+    /// Goes to the next moment at which something is due, looks at the history aside.
     fn later(&mut self) -> Vec<String> {
-        self.now = self.session.poll_timeout().expect("nothing is due");
-        self.on(Event::Timeout)
+        loop {
+            self.now = self.session.poll_timeout().expect("nothing is due");
+            self.session.handle(self.now, Event::Timeout);
+            let told = self.commands();
+            let only_looks = !self.side.is_empty() && told.is_empty();
+            self.answer_side();
+            if !only_looks {
+                return told;
+            }
+        }
     }
 
     fn drain(&mut self) -> Vec<String> {
+        let mut told = self.commands();
+        while !self.side.is_empty() {
+            self.answer_side();
+            told.extend(self.commands());
+        }
+        told
+    }
+
+    fn commands(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(command) = self.session.poll_command() {
             told.push(self.note(command));
@@ -224,27 +269,49 @@ impl Script {
         told
     }
 
+    /// The connection beside the view knows nothing of any history.
+    fn answer_side(&mut self) {
+        let event = match self.side.pop_front() {
+            Some(SourceCommand::Connect) => SourceEvent::Connected(Ok(())),
+            Some(SourceCommand::Run { .. }) => SourceEvent::Ran(Ok(Table::default())),
+            _ => return,
+        };
+        self.session.handle(self.now, from(1, event));
+    }
+
     /// A short text for a command; what is only noise in a script has none.
     fn note(&mut self, command: Command) -> String {
         match command {
-            Command::Connect => "connect".into(),
-            Command::Run { sql } => {
-                let note = match sql.split_once(" AS OF ") {
-                    Some((_, as_of)) => format!("declare AS OF {as_of}"),
-                    None if sql.starts_with("DECLARE") => "declare snapshot".into(),
-                    None => String::new(),
-                };
-                self.sql = Some(sql);
-                note
+            Command::Source {
+                connection: 1,
+                command,
+            } => {
+                self.side.push_back(command);
+                String::new()
             }
-            Command::Fetch { sql, .. } if sql.contains("timeout") => "fetch".into(),
-            Command::Fetch { .. } => "fetch to the end".into(),
-            Command::Disconnect => "disconnect".into(),
+            Command::Source { command, .. } => match command {
+                SourceCommand::Connect => "connect".into(),
+                SourceCommand::Run { sql } => {
+                    let note = match sql.split_once(" AS OF ") {
+                        Some((_, as_of)) => format!("declare AS OF {as_of}"),
+                        None if sql.starts_with("DECLARE") => "declare snapshot".into(),
+                        None => String::new(),
+                    };
+                    self.sql = Some(sql);
+                    note
+                }
+                SourceCommand::Fetch { sql, .. } if sql.contains("timeout") => "fetch".into(),
+                SourceCommand::Fetch { .. } => "fetch to the end".into(),
+                SourceCommand::Disconnect => "disconnect".into(),
+            },
             Command::OpenSink { .. } => "open".into(),
             Command::Write(write) => {
                 let info = &write.info;
                 let mut note = if info.lower == info.upper {
-                    format!("claim {}", info.epoch)
+                    match self.session.writer.has_claimed() {
+                        false => format!("claim {}", info.epoch),
+                        true => format!("raise generation to {}", info.generation),
+                    }
                 } else {
                     format!("write {}..{}", info.lower, info.upper)
                 };
@@ -260,12 +327,23 @@ impl Script {
             Command::ReadCheckpoint => "read back".into(),
             Command::Spill { .. } => "spill".into(),
             Command::Forget { ids } => format!("forget {}", ids.len()),
+            Command::DeadLetter(dead) => {
+                let rows: usize = dead.segments.iter().map(|s| s.rows).sum();
+                let at = dead.segments[0].min;
+                format!("dead letter {}: {rows} rows from {at}", dead.category)
+            }
             Command::Tell(notice) => match notice {
                 Notice::Retrying { error, .. } => format!("retry after {}", error.code()),
-                Notice::ReplacementApplied { from, to } => format!("replaced {from} by {to}"),
+                Notice::ObjectChanged { change, .. } => match change {
+                    Change::Replaced { from, to } => format!("replaced {from} by {to}"),
+                    Change::Refollowed { from, to } => format!("refollowed {from} to {to}"),
+                    Change::NewColumns { names } => format!("new columns {}", names.join(", ")),
+                },
+                Notice::HistoryLost { policy, .. } => format!("history lost: {policy:?}"),
+                Notice::Skipped { rows, upper, .. } => format!("skipped {rows} rows to {upper}"),
+                Notice::Margin { .. } | Notice::MarginUnknown { .. } => String::new(),
                 Notice::ComponentChanged { from, to } => format!("component {from} now {to}"),
                 Notice::ClaimLost { epoch } => format!("claim lost to {epoch}"),
-                Notice::KeyViolation { time } => format!("key violation at {time}"),
                 Notice::Committed { frontier, .. } => format!("committed {frontier}"),
                 Notice::Resolved { .. } | Notice::Claimed { .. } | Notice::Subscribing { .. } => {
                     String::new()
@@ -281,11 +359,11 @@ impl Script {
     fn source(&mut self) -> Vec<String> {
         let mut told = self.drain();
         if told.last().is_some_and(|last| last == "connect") {
-            told = self.on(Event::Connected(Ok(())));
+            told = self.on(connected(Ok(())));
         }
         while let Some(sql) = self.sql.take() {
             let table = self.answer(&sql);
-            told.extend(self.on(Event::Ran(Ok(table))));
+            told.extend(self.on(ran(Ok(table))));
         }
         told
     }

@@ -107,7 +107,7 @@ struct Stream {
 
 struct Worker {
     script: Script,
-    source: VecDeque<Command>,
+    source: VecDeque<SourceCommand>,
     sink: VecDeque<Command>,
     stream: Option<Stream>,
     outcome: Option<Outcome>,
@@ -137,12 +137,17 @@ impl Worker {
                 Command::OpenSink { .. } | Command::Write(_) | Command::ReadCheckpoint => {
                     self.sink.push_back(command);
                 }
-                Command::Disconnect => {
-                    // What was still running on that connection is of no interest any more.
-                    self.source.clear();
-                    self.stream = None;
-                }
-                command => self.source.push_back(command),
+                // Margins are nothing to this model.
+                Command::Source { connection: 1, .. } | Command::DeadLetter(_) => {}
+                Command::Source { command, .. } => match command {
+                    SourceCommand::Disconnect => {
+                        // What was still running on it is of no interest any more.
+                        self.source.clear();
+                        self.stream = None;
+                    }
+                    command => self.source.push_back(command),
+                },
+                other => drop(other),
             }
         }
     }
@@ -168,11 +173,11 @@ impl Worker {
 
     fn source_step(&mut self, world: &World, dice: &mut Dice, faults: bool) {
         match self.source.front() {
-            Some(Command::Connect) => {
+            Some(SourceCommand::Connect) => {
                 self.source.pop_front();
-                self.on(Event::Connected(Ok(())));
+                self.on(connected(Ok(())));
             }
-            Some(Command::Run { sql }) => {
+            Some(SourceCommand::Run { sql }) => {
                 if sql.starts_with("DECLARE") {
                     let resumed = sql.split_once(" AS OF ").map(|(_, t)| t.parse().unwrap());
                     let as_of = resumed.unwrap_or(world.clock);
@@ -184,13 +189,13 @@ impl Worker {
                 }
                 let table = self.script.answer(sql);
                 self.source.pop_front();
-                self.on(Event::Ran(Ok(table)));
+                self.on(ran(Ok(table)));
             }
-            Some(Command::Fetch { .. }) if faults && dice.below(12) == 0 => {
+            Some(SourceCommand::Fetch { .. }) if faults && dice.below(12) == 0 => {
                 self.source.pop_front();
-                self.on(Event::Fetched(Err(broken())));
+                self.on(fetched(Err(broken())));
             }
-            Some(Command::Fetch { .. }) => self.fetch_step(world, dice),
+            Some(SourceCommand::Fetch { .. }) => self.fetch_step(world, dice),
             _ => {}
         }
     }
@@ -228,11 +233,11 @@ impl Worker {
         let names = ["mz_timestamp", "mz_progressed", "mz_state", "id", "name"].map(String::from);
         self.script
             .session
-            .handle_rows(self.script.now, &names, rows);
+            .handle_rows(self.script.now, 0, &names, rows);
         self.collect();
-        if dice.below(3) == 0 && matches!(self.source.front(), Some(Command::Fetch { .. })) {
+        if dice.below(3) == 0 && matches!(self.source.front(), Some(SourceCommand::Fetch { .. })) {
             self.source.pop_front();
-            self.on(Event::Fetched(Ok(())));
+            self.on(fetched(Ok(())));
         }
     }
 

@@ -4,10 +4,10 @@ use super::*;
 
 /// The script's server closes the connection.
 fn lost(script: &mut Script) {
-    let told = script.on(Event::Fetched(Err(broken())));
+    let told = script.on(fetched(Err(broken())));
     assert_eq!(told, ["disconnect", "retry after connection"]);
     assert_eq!(script.later(), ["connect"]);
-    script.on(Event::Connected(Ok(())));
+    script.on(connected(Ok(())));
 }
 
 #[test]
@@ -91,7 +91,8 @@ fn quiet_hours_move_the_checkpoint_at_the_idle_interval() {
     assert_eq!(script.session.poll_timeout(), Some(Duration::from_secs(10)));
     assert_eq!(script.later(), ["write 100..200"]);
     assert_eq!(script.on(Event::Written(Ok(()))), ["committed 200"]);
-    assert_eq!(script.session.poll_timeout(), None);
+    let look_at_the_history = Some(Duration::from_secs(60));
+    assert_eq!(script.session.poll_timeout(), look_at_the_history);
     assert!(script.rows(&[progress(300)]).is_empty());
     assert_eq!(script.session.poll_timeout(), Some(Duration::from_secs(20)));
 }
@@ -181,15 +182,15 @@ fn reading_pauses_at_the_spill_limit_while_a_write_is_in_flight() {
     script.rows(&[put(101, 1), progress(102)]);
     let large = "x".repeat(1 << 20);
     for time in 103..106 {
-        assert!(script.session.wants_rows());
+        assert!(script.session.wants_rows(0));
         script.rows(&[change(time, "upsert", 1, Some(&large)), progress(time + 1)]);
     }
-    assert!(!script.session.wants_rows());
+    assert!(!script.session.wants_rows(0));
     let told = script.on(Event::Written(Ok(())));
     assert_eq!(told[0], "committed 102");
     assert!(told.contains(&"write 102..106 with 3 rows".to_string()));
     script.on(Event::Written(Ok(())));
-    assert!(script.session.wants_rows());
+    assert!(script.session.wants_rows(0));
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn a_key_violation_is_told_and_deletes_what_may_be_there() {
         put(110, 3),
         progress(120),
     ]);
-    assert_eq!(told, ["key violation at 110", "write 100..120 with 3 rows"]);
+    assert_eq!(told, ["dead letter key-violation: 1 rows from 110", "write 100..120 with 3 rows"]);
 
     let mut script = Script::snapshot(config());
     script.rows(&[progress(10)]);
@@ -229,7 +230,7 @@ fn a_key_violation_is_told_and_deletes_what_may_be_there() {
         put(10, 3),
         progress(20),
     ]);
-    assert_eq!(told[0], "key violation at 10");
+    assert_eq!(told[0], "dead letter key-violation: 1 rows from 10");
     assert_eq!(told[1], "write 10..11 with 2 rows as snapshot");
 }
 
@@ -237,9 +238,9 @@ fn a_key_violation_is_told_and_deletes_what_may_be_there() {
 fn an_early_empty_fetch_is_proved_before_it_ends_anything() {
     let mut script = Script::snapshot(config());
     script.rows(&[progress(10), put(10, 1)]);
-    assert_eq!(script.on(Event::Fetched(Ok(()))), ["fetch"]);
-    assert_eq!(script.on(Event::Fetched(Ok(()))), ["fetch to the end"]);
-    let told = script.on(Event::Fetched(Ok(())));
+    assert_eq!(script.on(fetched(Ok(()))), ["fetch"]);
+    assert_eq!(script.on(fetched(Ok(()))), ["fetch to the end"]);
+    let told = script.on(fetched(Ok(())));
     assert_eq!(told, ["disconnect", "write 10..11 with 1 rows as snapshot"]);
     let told = script.on(Event::Written(Ok(())));
     assert_eq!(
@@ -257,21 +258,21 @@ fn an_early_empty_fetch_is_proved_before_it_ends_anything() {
 fn a_quiet_stream_is_not_taken_for_an_ended_one() {
     let mut script = Script::resumed(config(), 100);
     script.now = Duration::from_secs(1);
-    script.on(Event::Fetched(Ok(())));
+    script.on(fetched(Ok(())));
     script.now = Duration::from_secs(6);
-    assert_eq!(script.on(Event::Fetched(Ok(()))), ["fetch"]);
+    assert_eq!(script.on(fetched(Ok(()))), ["fetch"]);
     // Early, but then rows come.
-    assert_eq!(script.on(Event::Fetched(Ok(()))), ["fetch to the end"]);
+    assert_eq!(script.on(fetched(Ok(()))), ["fetch to the end"]);
     script.rows(&[progress(200)]);
-    assert_eq!(script.on(Event::Fetched(Ok(()))), ["fetch"]);
+    assert_eq!(script.on(fetched(Ok(()))), ["fetch"]);
 }
 
 #[test]
 fn a_stream_that_ends_before_it_started_is_an_error_and_not_silence() {
     let mut script = Script::snapshot(config());
-    script.on(Event::Fetched(Ok(())));
+    script.on(fetched(Ok(())));
     assert_eq!(
-        script.on(Event::Fetched(Ok(()))),
+        script.on(fetched(Ok(()))),
         ["disconnect", "stop: stream-broken"],
         "and one Disconnect is enough"
     );
@@ -318,7 +319,7 @@ fn a_reconnect_has_a_budget_that_only_progress_gives_back() {
         script.source();
         script.rows(&[progress(99)]);
     }
-    let told = script.on(Event::Fetched(Err(broken())));
+    let told = script.on(fetched(Err(broken())));
     assert_eq!(told, ["disconnect", "stop: connection"]);
 
     let config = SessionConfig {
@@ -337,7 +338,7 @@ fn a_reconnect_has_a_budget_that_only_progress_gives_back() {
 fn before_the_first_connection_a_failure_is_told_at_once() {
     let mut script = Script::new(config());
     script.drain();
-    let told = script.on(Event::Connected(Err(broken())));
+    let told = script.on(connected(Err(broken())));
     assert_eq!(told, ["disconnect", "stop: connection"]);
 }
 
@@ -345,10 +346,10 @@ fn before_the_first_connection_a_failure_is_told_at_once() {
 fn credentials_are_renewed_once() {
     let expired = || server_error("28000", "authentication expired");
     let mut script = Script::resumed(config(), 100);
-    let told = script.on(Event::Fetched(Err(expired())));
+    let told = script.on(fetched(Err(expired())));
     assert_eq!(told, ["disconnect", "retry after credentials-expired"]);
     script.later();
-    let told = script.on(Event::Connected(Err(expired())));
+    let told = script.on(connected(Err(expired())));
     assert_eq!(told, ["disconnect", "stop: credentials-expired"]);
 }
 
@@ -356,12 +357,12 @@ fn credentials_are_renewed_once() {
 fn lost_history_is_looked_into_once_and_then_stops() {
     let gone = || server_error("22000", "could not find a valid timestamp for the query");
     let mut script = Script::resumed(config(), 100);
-    let told = script.on(Event::Fetched(Err(gone())));
+    let told = script.on(fetched(Err(gone())));
     assert_eq!(told, ["disconnect", "retry after history-lost"]);
     script.later();
-    script.on(Event::Connected(Ok(())));
+    script.on(connected(Ok(())));
     assert_eq!(script.source(), ["declare AS OF 99", "fetch"]);
-    let told = script.on(Event::Fetched(Err(gone())));
+    let told = script.on(fetched(Err(gone())));
     assert_eq!(told, ["disconnect", "stop: history-lost"]);
 }
 
@@ -369,10 +370,10 @@ fn lost_history_is_looked_into_once_and_then_stops() {
 fn an_index_made_meanwhile_is_named_rather_than_lost_history() {
     let mut script = Script::resumed(config(), 100);
     let gone = server_error("22000", "could not find a valid timestamp for the query");
-    script.on(Event::Fetched(Err(gone)));
+    script.on(fetched(Err(gone)));
     script.later();
     script.catalog.index = Some("t_idx");
-    script.on(Event::Connected(Ok(())));
+    script.on(connected(Ok(())));
     assert_eq!(script.source(), ["disconnect", "stop: indexed-target"]);
 }
 
@@ -383,12 +384,12 @@ fn a_failed_declare_goes_back_to_the_look_up_once() {
     script.on(Event::SinkOpened(Ok(None)));
     script.on(Event::Written(Ok(())));
     script.sql = None;
-    script.on(Event::Ran(Ok(Table::default())));
-    let told = script.on(Event::Ran(Err(unknown())));
+    script.on(ran(Ok(Table::default())));
+    let told = script.on(ran(Err(unknown())));
     assert_eq!(told, ["disconnect", "retry after server-error"]);
     assert_eq!(script.later(), ["connect"]);
     script.catalog.exists = false;
-    script.on(Event::Connected(Ok(())));
+    script.on(connected(Ok(())));
     assert_eq!(script.source(), ["disconnect", "stop: object-dropped"]);
 }
 
@@ -414,7 +415,7 @@ fn errors_that_a_retry_repeats_stop_at_once() {
         ("99999", "an error nobody has seen before", "server-error"),
     ] {
         let mut script = Script::resumed(config(), 100);
-        let told = script.on(Event::Fetched(Err(server_error(code, message))));
+        let told = script.on(fetched(Err(server_error(code, message))));
         assert_eq!(told, ["disconnect".to_string(), format!("stop: {name}")]);
     }
 }

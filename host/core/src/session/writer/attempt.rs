@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::{InFlight, Outcome, State, Writer};
+use super::{InFlight, Outcome, Purpose, State, Writer};
 use crate::batch::BatchInfo;
 use crate::checkpoint::{Checkpoint, FORMAT};
-use crate::release::Taken;
+use crate::cut::Taken;
+use crate::release::Segment;
 use crate::session::command::{Command, Write};
 use crate::session::{SessionConfig, SessionError};
 use crate::types::{Envelope, Frontier};
@@ -20,78 +21,101 @@ impl Writer {
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
         let info = BatchInfo {
-            lower,
-            upper: taken.upper,
-            committed: self.committed,
-            generation: self.generation,
-            epoch: self.epoch,
             rows: taken.segments.iter().map(|s| s.rows as u64).sum(),
             bytes: taken.segments.iter().map(|s| s.bytes as u64).sum(),
-            snapshot_of: if taken.snapshot { vec![0] } else { Vec::new() },
+            snapshot_of: taken.snapshot_of,
+            ..self.nothing(lower, taken.upper)
         };
-        let next = self.checkpoint(Some(taken.upper), config);
-        self.send(
-            Box::new(InFlight {
-                info,
-                segments: taken.segments,
-                next,
-                next_text: String::new(),
-                is_claim: false,
-                unknown: None,
-            }),
-            config,
-            out,
-        )
+        let in_flight = self.in_flight(Purpose::Batch, info, Some(taken.upper), config);
+        let segments = taken.segments;
+        self.send(Box::new(InFlight { segments, ..in_flight }), config, out)
     }
 
-    fn checkpoint(&self, frontier: Option<Frontier>, config: &SessionConfig) -> Checkpoint {
-        Checkpoint {
-            format: FORMAT,
-            sink_id: config.sink_id.clone(),
-            epoch: self.epoch,
-            nonce: String::new(),
-            generation: self.generation,
-            frontier,
-            component: config.component_digest.clone(),
-            views: self.identity.iter().cloned().collect(),
-        }
-    }
-
-    /// Takes the next epoch with a write of nothing.
-    pub(super) fn claim(
+    /// Takes over what is stored, and takes the next epoch with a write of nothing.
+    pub(in crate::session) fn claim(
         &mut self,
+        found: Option<Checkpoint>,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
+        self.epoch = found.as_ref().map_or(1, |found| found.epoch + 1);
+        self.generation = found.as_ref().map_or(0, |found| found.generation);
+        self.committed = found.and_then(|found| found.frontier);
         if self.committed.is_none() {
             // A snapshot will follow. Its generation is durable before its first row: a worker
             // that comes after a crash in the middle of it must take a higher one.
             self.generation += 1;
         }
+        self.write_nothing(Purpose::Claim, config, out)
+    }
+
+    /// Raises the generation with a write of nothing, before the first row of another snapshot.
+    pub(in crate::session) fn raise_generation(
+        &mut self,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Result<(), SessionError> {
+        self.generation += 1;
+        self.write_nothing(Purpose::Generation, config, out)
+    }
+
+    fn write_nothing(
+        &mut self,
+        purpose: Purpose,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Result<(), SessionError> {
         let at = self.committed.unwrap_or(0);
-        let info = BatchInfo {
-            lower: at,
-            upper: at,
+        let info = self.nothing(at, at);
+        let in_flight = self.in_flight(purpose, info, self.committed, config);
+        self.send(Box::new(in_flight), config, out)
+    }
+
+    /// A batch without rows.
+    pub(super) fn nothing(&self, lower: Frontier, upper: Frontier) -> BatchInfo {
+        BatchInfo {
+            lower,
+            upper,
             committed: self.committed,
             generation: self.generation,
             epoch: self.epoch,
             rows: 0,
             bytes: 0,
             snapshot_of: Vec::new(),
-        };
-        let next = self.checkpoint(self.committed, config);
-        self.send(
-            Box::new(InFlight {
-                info,
-                segments: Vec::new(),
-                next,
-                next_text: String::new(),
-                is_claim: true,
-                unknown: None,
-            }),
-            config,
-            out,
-        )
+        }
+    }
+
+    /// A write without segments, and without a text yet.
+    fn in_flight(
+        &self,
+        purpose: Purpose,
+        info: BatchInfo,
+        frontier: Option<Frontier>,
+        config: &SessionConfig,
+    ) -> InFlight {
+        let is_replaced = |view: &u32| self.committed.is_none() || info.snapshot_of.contains(view);
+        let views = self.identities.iter().zip(0..).map(|(now, view)| {
+            let former = self.former.get(&view);
+            former.filter(|_| !is_replaced(&view)).unwrap_or(now).clone()
+        });
+        InFlight {
+            next: Checkpoint {
+                format: FORMAT,
+                sink_id: config.sink_id.clone(),
+                epoch: self.epoch,
+                nonce: String::new(),
+                generation: self.generation,
+                frontier,
+                component: config.component_digest.clone(),
+                views: views.collect(),
+            },
+            info,
+            segments: Vec::new(),
+            next_text: String::new(),
+            purpose,
+            give_up: None,
+            unknown: None,
+        }
     }
 
     /// Every attempt has a text of its own, so that one that lands late is recognised.
@@ -101,21 +125,22 @@ impl Writer {
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
+        let Some(views) = &self.views else {
+            return Ok(());
+        };
         self.attempt += 1;
         in_flight.unknown = None;
         in_flight.next.nonce = format!("{}-{}", self.worker, self.attempt);
         in_flight.next_text = in_flight.next.encode()?;
-        let spans_timestamps = match (in_flight.segments.first(), in_flight.segments.last()) {
-            (Some(first), Some(last)) => first.min < last.max,
-            _ => false,
-        };
         // Only the upsert envelope has a last change per key.
-        let nets = config.netted && config.envelope == Envelope::Upsert && spans_timestamps;
-        let key = self.view.as_ref().map(|v| v.key.clone());
+        let nets = config.netted
+            && config.envelope == Envelope::Upsert
+            && spans_timestamps(&in_flight.segments);
         out.push_back(Command::Write(Box::new(Write {
             info: in_flight.info.clone(),
+            views: views.clone(),
             segments: in_flight.segments.clone(),
-            net_by: key.filter(|_| nets),
+            net: nets,
             expected: self.expected.clone(),
             next: in_flight.next_text.clone(),
         })));
@@ -134,4 +159,11 @@ impl Writer {
             Err(error) => Outcome::Failed(error),
         }
     }
+}
+
+/// Whether a key can occur more than once.
+fn spans_timestamps(segments: &[Segment]) -> bool {
+    let times = segments.iter().map(|s| (s.min, s.max));
+    let span = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    span.is_some_and(|(min, max)| min < max)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{InFlight, Outcome, State, Then, Writer};
+use super::{InFlight, Outcome, Purpose, State, Then, Writer};
 use crate::batch::{Failure, SinkError};
 use crate::checkpoint::Checkpoint;
 use crate::session::command::{Command, Notice};
@@ -59,15 +59,19 @@ impl Writer {
                     return self.send_again(in_flight, config, out);
                 }
                 self.committed = frontier;
+                // What was written of a snapshot has this generation, and is not what comes next.
+                self.has_raised_generation = false;
                 self.done_segments.extend(in_flight.segments);
                 self.state = State::Ready;
-                Outcome::Rewound
+                Outcome::Rewound {
+                    snapshot_of: in_flight.info.snapshot_of,
+                }
             }
             // Losing the race for an epoch, to another claim or to a commit of the worker before
             // us, is no failure yet: look again, a little later.
             Found::Stop(
                 SessionError::Fenced { found, .. } | SessionError::CheckpointWentBack { found, .. },
-            ) if in_flight.is_claim => {
+            ) if in_flight.purpose == Purpose::Claim => {
                 out.push_back(Command::Tell(Notice::ClaimLost { epoch: found }));
                 let jitter = self.entropy.unit();
                 match self.retries.next_wait(&config.retry, None, jitter) {
@@ -143,19 +147,30 @@ impl Writer {
         self.last_commit = now;
         self.done_segments.extend(in_flight.segments);
         self.state = State::Ready;
-        if in_flight.is_claim {
-            out.push_back(Command::Tell(Notice::Claimed {
-                epoch: self.epoch,
-                frontier: self.committed,
-            }));
-            return Outcome::Claimed;
+        match in_flight.purpose {
+            Purpose::Claim => {
+                // A snapshot that a former worker announced was not committed.
+                self.has_raised_generation = false;
+                out.push_back(Command::Tell(Notice::Claimed {
+                    epoch: self.epoch,
+                    frontier: self.committed,
+                }));
+            }
+            Purpose::Generation => self.has_raised_generation = true,
+            Purpose::Batch | Purpose::Skip => {
+                let info = in_flight.info;
+                self.committed = Some(info.upper);
+                if !info.snapshot_of.is_empty() {
+                    self.has_raised_generation = false;
+                    self.former.clear();
+                }
+                out.push_back(Command::Tell(Notice::Committed {
+                    rows: info.rows,
+                    bytes: info.bytes,
+                    frontier: info.upper,
+                }));
+            }
         }
-        self.committed = Some(in_flight.info.upper);
-        out.push_back(Command::Tell(Notice::Committed {
-            rows: in_flight.info.rows,
-            bytes: in_flight.info.bytes,
-            frontier: in_flight.info.upper,
-        }));
-        Outcome::Committed
+        Outcome::Nothing
     }
 }

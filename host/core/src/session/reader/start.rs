@@ -1,0 +1,222 @@
+//! From where the views are read: all at one time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::{MARGIN_INTERVAL, Outcome, Phase, Plan, Reader};
+use crate::catalog::CatalogError;
+use crate::chunk::Chunk;
+use crate::release::{Held, Start};
+use crate::session::command::{Command, Notice};
+use crate::session::{Now, SessionConfig};
+use crate::types::{Frontier, Timestamp, View};
+
+/// A checkpoint may be this much ahead of what the catalog says of an object, in milliseconds:
+/// the catalog lags by a second or two.
+const CATALOG_LAG_MS: u64 = 60_000;
+
+impl Reader {
+    /// Drops whatever was held and reads every view from `from`, with the snapshot of all when
+    /// there is none, and of those that have expired.
+    pub(in crate::session) fn begin(
+        &mut self,
+        now: Now,
+        from: Option<Frontier>,
+        views: Arc<[View]>,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) {
+        if let Some(from) = from {
+            for object in self.members.iter().filter_map(super::Member::object) {
+                if let Some(frontiers) = object.frontiers {
+                    self.tell_margin(object, frontiers.read, Some(from), config, out);
+                }
+            }
+        }
+        self.views = views;
+        self.lower = from;
+        let all = 0..self.members.len();
+        let plan = Plan {
+            from,
+            snapshots: match from {
+                None => all.collect(),
+                Some(_) => self.expired.clone(),
+            },
+            skips: match from {
+                None => BTreeSet::new(),
+                Some(_) => std::mem::take(&mut self.skipping),
+            },
+        };
+        let is_one_snapshot = self.members.len() == 1 && plan.snapshots.len() == 1;
+        if is_one_snapshot || (plan.snapshots.is_empty() && plan.skips.is_empty()) {
+            self.start(now, &plan, None, config, out);
+        } else {
+            let names = self.members.iter().filter_map(super::Member::object);
+            let names = names.map(|object| object.full_name.clone()).collect();
+            self.side.hold(names, out);
+            self.phase = Phase::Holding(plan);
+        }
+    }
+
+    /// A frontier that no object has reached was not committed on this server.
+    pub(in crate::session) fn check_not_ahead(&self, from: Frontier) -> Result<(), CatalogError> {
+        for object in self.members.iter().filter_map(super::Member::object) {
+            if let Some(frontiers) = object.frontiers
+                && from > frontiers.write.saturating_add(CATALOG_LAG_MS)
+            {
+                return Err(CatalogError::CheckpointAhead {
+                    object: object.name(),
+                    frontier: from,
+                    write: frontiers.write,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// All objects are readable at `as_of`.
+    pub(super) fn held_at(
+        &mut self,
+        now: Now,
+        as_of: Timestamp,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Outcome {
+        let Phase::Holding(plan) = std::mem::replace(&mut self.phase, Phase::Stopped) else {
+            return Outcome::Nothing;
+        };
+        // The objects are at least where they were when the checkpoint was written.
+        if let Some(from) = plan.from
+            && as_of.saturating_add(1) < from
+        {
+            return Outcome::Failed(
+                CatalogError::CheckpointAhead {
+                    object: config.views[0].object.clone(),
+                    frontier: from,
+                    write: as_of,
+                }
+                .into(),
+            );
+        }
+        self.start(now, &plan, Some(as_of), config, out);
+        Outcome::Nothing
+    }
+
+    /// Subscribes: what resumes at once, the snapshots one after another.
+    fn start(
+        &mut self,
+        now: Now,
+        plan: &Plan,
+        as_of: Option<Timestamp>,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) {
+        let starts: Vec<_> = (0..self.members.len())
+            .map(|view| match (as_of, plan.from) {
+                (None, Some(from)) if !plan.snapshots.contains(&view) => Start::Resume(from),
+                (None, _) => Start::Snapshot,
+                (Some(as_of), _) if plan.snapshots.contains(&view) => Start::SnapshotAt(as_of),
+                (Some(as_of), _) if plan.skips.contains(&view) => {
+                    Start::Resume(as_of.saturating_add(1))
+                }
+                (Some(as_of), from) => Start::Resume(from.unwrap_or(as_of)),
+            })
+            .collect();
+        self.restart(&starts, as_of.filter(|_| !plan.snapshots.is_empty()), out);
+        let mut waiting = VecDeque::new();
+        for (view, start) in starts.into_iter().enumerate() {
+            match start {
+                Start::Resume(_) => self.subscribe(view, start, config, out),
+                Start::Snapshot | Start::SnapshotAt(_) => waiting.push_back(view),
+            }
+        }
+        let loading = waiting.pop_front();
+        if let Some(view) = loading {
+            let start = as_of.map_or(Start::Snapshot, Start::SnapshotAt);
+            self.subscribe(view, start, config, out);
+        }
+        self.phase = Phase::Streaming {
+            loading,
+            waiting,
+            as_of: as_of.unwrap_or_default(),
+        };
+        self.next_margin = Some(now.saturating_add(MARGIN_INTERVAL));
+    }
+
+    fn subscribe(
+        &mut self,
+        view: usize,
+        start: Start,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) {
+        let member = &mut self.members[view];
+        let object = member.object().map(|o| o.name()).unwrap_or_default();
+        out.push_back(Command::Tell(Notice::Subscribing { object, start }));
+        member.subscribe(start, config, out);
+    }
+
+    /// A view's frontier has moved: when its snapshot is whole by that, the next may begin.
+    pub(super) fn has_advanced(
+        &mut self,
+        view: usize,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) {
+        let Phase::Streaming {
+            loading,
+            waiting,
+            as_of,
+        } = &mut self.phase
+        else {
+            return;
+        };
+        let as_of = *as_of;
+        if *loading == Some(view) && self.held[view].closed().is_some() {
+            *loading = waiting.pop_front();
+            if let Some(next) = *loading {
+                self.subscribe(next, Start::SnapshotAt(as_of), config, out);
+            }
+        }
+        // All have begun to read, so none needs the common time to be held any longer.
+        if self.side.is_holding() && self.closed().is_some() {
+            self.side.disconnect(out);
+        }
+    }
+
+    /// Forgets what is held, and expects new streams.
+    fn restart(
+        &mut self,
+        starts: &[Start],
+        snapshot_at: Option<Timestamp>,
+        out: &mut VecDeque<Command>,
+    ) {
+        let is_new = self.held.len() != starts.len();
+        if is_new {
+            self.held = self.views.iter().zip(0..).map(|(view, index)| {
+                let empty = Chunk::new(index, view.columns.iter().map(|c| &c.ty));
+                Held::new(empty, Start::Snapshot)
+            }).collect();
+        }
+        let mut dropped = Vec::new();
+        for (held, start) in self.held.iter_mut().zip(starts) {
+            dropped.extend(held.restart(*start));
+            if let Some(as_of) = snapshot_at {
+                held.set_boundary(as_of.saturating_add(1));
+            }
+        }
+        self.forget(dropped, out);
+    }
+
+    /// Starts over from the look-up, after what is held turned out not to be wanted.
+    pub(in crate::session) fn reconnect(&mut self, out: &mut VecDeque<Command>) {
+        self.lower = None;
+        let mut dropped = Vec::new();
+        for held in &mut self.held {
+            dropped.extend(held.restart(Start::Snapshot));
+        }
+        self.forget(dropped, out);
+        self.disconnect(out);
+        self.connect(out);
+    }
+}

@@ -1,0 +1,178 @@
+//! The connection beside the views: it holds one time readable while several views start at it,
+//! and asks now and then how far the history still reaches.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::SessionConfig;
+use super::command::{Command, SourceCommand, SourceEvent};
+use super::member::Trouble;
+use crate::catalog::{self, CatalogError, Frontiers, Table};
+use crate::classify::Phase;
+use crate::statements;
+use crate::types::Timestamp;
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Off,
+    Connecting(Purpose),
+    /// Statements whose answers say nothing.
+    Preparing(VecDeque<String>, Purpose),
+    /// `SELECT mz_now()`.
+    AskingTime,
+    /// The transaction is open, and everything readable at its time.
+    Holding,
+    AskingFrontiers,
+}
+
+#[derive(Debug)]
+enum Purpose {
+    Hold(Vec<[String; 3]>),
+    Frontiers(Vec<String>),
+}
+
+/// What came of an event.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Nothing,
+    /// Everything is readable at this time until [`Side::disconnect`].
+    Held(Timestamp),
+    /// By catalog id.
+    Frontiers(BTreeMap<String, Frontiers>),
+}
+
+#[derive(Debug)]
+pub(super) struct Side {
+    connection: usize,
+    state: State,
+}
+
+impl Side {
+    pub(super) fn new(connection: usize) -> Self {
+        Self {
+            connection,
+            state: State::Off,
+        }
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        matches!(self.state, State::Off)
+    }
+
+    /// Whether a time is held readable.
+    pub(super) fn is_holding(&self) -> bool {
+        matches!(self.state, State::Holding)
+    }
+
+    /// Whether a failure means that no more than the history is not known.
+    pub(super) fn only_asks(&self) -> bool {
+        matches!(
+            self.state,
+            State::Connecting(Purpose::Frontiers(_))
+                | State::Preparing(_, Purpose::Frontiers(_))
+                | State::AskingFrontiers
+        )
+    }
+
+    /// Starts to hold these objects readable at one time.
+    pub(super) fn hold(&mut self, names: Vec<[String; 3]>, out: &mut VecDeque<Command>) {
+        self.connect(Purpose::Hold(names), out);
+    }
+
+    /// Asks for the frontiers of these catalog ids.
+    pub(super) fn ask_frontiers(&mut self, ids: Vec<String>, out: &mut VecDeque<Command>) {
+        self.connect(Purpose::Frontiers(ids), out);
+    }
+
+    fn connect(&mut self, purpose: Purpose, out: &mut VecDeque<Command>) {
+        self.disconnect(out);
+        self.send(SourceCommand::Connect, out);
+        self.state = State::Connecting(purpose);
+    }
+
+    pub(super) fn disconnect(&mut self, out: &mut VecDeque<Command>) {
+        if !self.is_off() {
+            self.send(SourceCommand::Disconnect, out);
+            self.state = State::Off;
+        }
+    }
+
+    fn send(&self, command: SourceCommand, out: &mut VecDeque<Command>) {
+        out.push_back(Command::Source {
+            connection: self.connection,
+            command,
+        });
+    }
+
+    fn run(&self, sql: String, out: &mut VecDeque<Command>) {
+        self.send(SourceCommand::Run { sql }, out);
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        event: SourceEvent,
+        config: &SessionConfig,
+        out: &mut VecDeque<Command>,
+    ) -> Result<Answer, Trouble> {
+        let table = match event {
+            SourceEvent::Connected(result) => result.map(|()| Table::default()),
+            SourceEvent::Ran(result) => result,
+            SourceEvent::Fetched(result) => result.map(|()| Table::default()),
+        };
+        if self.is_off() {
+            return Ok(Answer::Nothing);
+        }
+        let table = table.map_err(|e| Trouble::Server(Phase::SetUp, e))?;
+        match std::mem::take(&mut self.state) {
+            State::Connecting(purpose) => {
+                let mut first = VecDeque::from(statements::session_settings(
+                    config.cluster.as_deref(),
+                ));
+                if let Purpose::Hold(names) = &purpose {
+                    first.extend(statements::hold_readable(names));
+                }
+                self.prepare(first, purpose, out);
+            }
+            State::Preparing(rest, purpose) => self.prepare(rest, purpose, out),
+            State::AskingTime => {
+                let text = table.rows.first().and_then(|r| r.first()?.as_deref());
+                let time = text.and_then(|t| t.parse().ok());
+                let time = time.ok_or(CatalogError::Shape("mz_now()"))?;
+                self.state = State::Holding;
+                return Ok(Answer::Held(time));
+            }
+            State::AskingFrontiers => {
+                let frontiers = catalog::frontiers(&table);
+                self.state = State::Holding;
+                self.disconnect(out);
+                return Ok(Answer::Frontiers(frontiers?));
+            }
+            state @ (State::Off | State::Holding) => self.state = state,
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn prepare(
+        &mut self,
+        mut statements: VecDeque<String>,
+        purpose: Purpose,
+        out: &mut VecDeque<Command>,
+    ) {
+        if let Some(sql) = statements.pop_front() {
+            self.run(sql, out);
+            self.state = State::Preparing(statements, purpose);
+            return;
+        }
+        self.state = match purpose {
+            Purpose::Hold(_) => {
+                self.run(statements::held_timestamp(), out);
+                State::AskingTime
+            }
+            Purpose::Frontiers(ids) => {
+                let ids = ids.iter().map(String::as_str);
+                self.run(statements::frontiers(ids), out);
+                State::AskingFrontiers
+            }
+        };
+    }
+}
