@@ -8,9 +8,8 @@ use anyhow::Context as _;
 use mz_sink_core::batch::{BatchRows, Failure, SinkError};
 use mz_sink_core::catalog::Table;
 use mz_sink_core::chunk as core_chunk;
-use mz_sink_core::retry::RetryPolicy;
 use mz_sink_core::server_error::{ErrorKind, ServerError};
-use mz_sink_core::session::SessionConfig;
+use mz_sink_core::session::{SessionConfig, ViewConfig};
 use mz_sink_core::types::{self as core_types, Envelope};
 use mz_sink_driver::{BlockEnd, LogDeadLetters, Options, Progress};
 use mz_sink_guest::{
@@ -49,21 +48,17 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (_ask, shutdown) = watch::channel(false);
     let options = Options {
         session: SessionConfig {
-            sink_id: "bench".into(),
-            component_digest: "native".into(),
-            object: OBJECT.into(),
-            view_name: None,
-            key: vec!["id".into()],
-            envelope: Envelope::Upsert,
             netted: true,
-            cluster: None,
-            allow_short_retention: false,
-            commit_interval: Duration::ZERO,
-            idle_commit_interval: Duration::from_secs(10),
-            max_commit_bytes: 64 << 20,
-            memory_bytes: 64 << 20,
-            spill_bytes: 4 << 30,
-            retry: RetryPolicy::default(),
+            ..SessionConfig::new(
+                "bench".into(),
+                "native".into(),
+                vec![ViewConfig {
+                    object: OBJECT.into(),
+                    name: None,
+                    key: vec!["id".into()],
+                }],
+                Envelope::Upsert,
+            )
         },
         seed: 1,
         spill_folder: std::env::temp_dir(),
@@ -74,15 +69,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         tell: Box::new(|_| {}),
         shutdown,
     };
-    let outcome = mz_sink_driver::run(
-        Source {
-            connect,
-            session: None,
-        },
-        sink,
-        options,
-    )
-    .await;
+    let connections = options.session.connections();
+    let sources = (0..connections).map(|_| Source {
+        connect: connect.clone(),
+        session: None,
+    });
+    let outcome = mz_sink_driver::run(sources, sink, options).await;
     anyhow::bail!("ended: {outcome:?}")
 }
 
@@ -295,7 +287,7 @@ struct Native {
 }
 
 impl mz_sink_driver::Sink for Native {
-    async fn open(&mut self, view: &core_types::View) -> Result<Option<String>, SinkError> {
+    async fn open(&mut self, views: &[core_types::View]) -> Result<Option<String>, SinkError> {
         let host = NativeHost {
             runtime: tokio::runtime::Handle::current(),
             client: reqwest::Client::new(),
@@ -304,7 +296,7 @@ impl mz_sink_driver::Sink for Native {
         let context = Context {
             sink_id: "bench".into(),
             config: serde_json::from_value(config).map_err(|e| failed(&e))?,
-            views: vec![bench_view(view)],
+            views: views.iter().map(bench_view).collect(),
         };
         let (sink, stored) =
             tokio::task::block_in_place(|| Turbopuffer::open(host, context)).map_err(error)?;

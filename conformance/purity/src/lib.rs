@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use mz_sink_core::catalog::Table;
 use mz_sink_core::decode::Fields;
-use mz_sink_core::retry::RetryPolicy;
-use mz_sink_core::session::{Command, Event, Session, SessionConfig};
+use mz_sink_core::session::{
+    Command, Event, Session, SessionConfig, SourceCommand, SourceEvent, ViewConfig,
+};
 use mz_sink_core::types::Envelope;
 
 /// Answers up to `steps` commands of a session with made-up data and returns how many it gave.
@@ -26,18 +27,28 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u32 {
     for step in 0..steps {
         let now = Duration::from_secs(step.into());
         let event = match session.poll_command() {
-            Some(Command::Connect) => Event::Connected(Ok(())),
-            Some(Command::Run { sql }) => Event::Ran(Ok(Table {
-                rows: vec![vec![Some(sql), Some(text.clone()), None]],
-            })),
-            Some(Command::Fetch { sql, .. }) => {
-                session.handle_rows(now, &[sql, text.clone()], [Row(&text)]);
-                Event::Fetched(Ok(()))
+            Some(Command::Source {
+                connection,
+                command,
+            }) => {
+                let event = match command {
+                    SourceCommand::Connect => SourceEvent::Connected(Ok(())),
+                    SourceCommand::Run { sql } => SourceEvent::Ran(Ok(Table {
+                        rows: vec![vec![Some(sql), Some(text.clone()), None]],
+                    })),
+                    SourceCommand::Fetch { sql, .. } => {
+                        session.handle_rows(now, connection, &[sql, text.clone()], [Row(&text)]);
+                        SourceEvent::Fetched(Ok(()))
+                    }
+                    SourceCommand::Disconnect => continue,
+                };
+                Event::Source { connection, event }
             }
             Some(Command::OpenSink { .. }) => Event::SinkOpened(Ok(None)),
             Some(Command::Write(_)) => Event::Written(Ok(())),
             Some(Command::ReadCheckpoint) => Event::CheckpointRead(Ok(Some(text.clone()))),
             Some(Command::Spill { .. }) => Event::SpillFailed(text.clone()),
+            Some(Command::DeadLetter(_)) => Event::DeadLetterFailed(text.clone()),
             Some(Command::Stop(_)) => return step,
             Some(_) => continue,
             None if seed.is_multiple_of(2) => Event::Timeout,
@@ -49,26 +60,26 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u32 {
 }
 
 fn config(text: &str) -> SessionConfig {
-    SessionConfig {
-        sink_id: text.to_owned(),
-        component_digest: text.to_owned(),
+    let view = || ViewConfig {
         object: text.to_owned(),
-        view_name: None,
+        name: None,
         key: vec![text.to_owned()],
-        envelope: if text.len().is_multiple_of(2) {
-            Envelope::Upsert
-        } else {
-            Envelope::Diff
-        },
+    };
+    SessionConfig {
         netted: text.len().is_multiple_of(3),
         cluster: Some(text.to_owned()),
         allow_short_retention: true,
         commit_interval: Duration::from_secs(1),
-        idle_commit_interval: Duration::from_secs(10),
-        max_commit_bytes: 1 << 20,
-        memory_bytes: 1 << 20,
-        spill_bytes: 1 << 20,
-        retry: RetryPolicy::default(),
+        ..SessionConfig::new(
+            text.to_owned(),
+            text.to_owned(),
+            (0..1 + text.len() % 3).map(|_| view()).collect(),
+            if text.len().is_multiple_of(2) {
+                Envelope::Upsert
+            } else {
+                Envelope::Diff
+            },
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mz_sink_core::session::{Notice, SessionConfig};
+use mz_sink_core::session::{Notice, SessionConfig, ViewConfig};
 use mz_sink_driver::{DeadLetters, Options, Progress};
 use tokio::sync::watch;
 
@@ -10,23 +10,21 @@ use crate::profile::Profile;
 use crate::source::ModelSource;
 use crate::world::{Layout, view_name};
 
-/// One connection for each view.
-pub(crate) fn sources(_views: usize, mut source: impl FnMut() -> ModelSource) -> ModelSource {
-    source()
+/// One connection for each view, and one beside them.
+pub(crate) fn sources(views: usize, mut source: impl FnMut() -> ModelSource) -> Vec<ModelSource> {
+    (0..=views).map(|_| source()).collect()
 }
 
 /// What the session needs to know.
 pub(crate) fn session(profile: &Profile, sink_id: &str) -> SessionConfig {
     let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
-    SessionConfig {
-        sink_id: sink_id.into(),
-        component_digest: "sha256:model".into(),
+    let views = vec![ViewConfig {
         object: format!("db.s.{}", view_name(0)),
-        view_name: None,
+        name: None,
         key: strings(Layout(0).key()),
-        envelope: profile.envelope,
+    }];
+    SessionConfig {
         netted: profile.netted,
-        cluster: None,
         allow_short_retention: true,
         commit_interval: profile.commit_interval,
         idle_commit_interval: profile.idle_commit_interval,
@@ -34,6 +32,12 @@ pub(crate) fn session(profile: &Profile, sink_id: &str) -> SessionConfig {
         memory_bytes: profile.memory_bytes,
         spill_bytes: 1 << 30,
         retry: profile.retry.clone(),
+        ..SessionConfig::new(
+            sink_id.into(),
+            "sha256:model".into(),
+            views,
+            profile.envelope,
+        )
     }
 }
 

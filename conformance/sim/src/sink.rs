@@ -297,8 +297,8 @@ pub(crate) fn replace(sim: &Shared, target: TargetId, worker: WorkerId, commit: 
 }
 
 impl Sink for ModelSink {
-    async fn open(&mut self, view: &View) -> Answer<Option<String>> {
-        self.views = vec![view.clone()];
+    async fn open(&mut self, views: &[View]) -> Answer<Option<String>> {
+        self.views = views.to_vec();
         let answer = self.try_open().await;
         self.answered("open", answer)
     }

@@ -5,10 +5,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use mz_sink_core::batch::Rejection;
 use mz_sink_core::server_error::ServerError;
 use mz_sink_core::session::{Notice, Outcome};
-use mz_sink_driver::{DeadLetters, run};
+use mz_sink_driver::{DeadLetters, Refused, run};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -243,10 +242,6 @@ fn hear(sim: &Shared, id: WorkerId, target: TargetId, notice: &Notice) {
                     target.frontier
                 ))
             }
-            Notice::KeyViolation { time, .. } => {
-                target.told.insert(*time);
-                None
-            }
             _ => None,
         }
     };
@@ -262,21 +257,28 @@ struct Letters {
 }
 
 impl DeadLetters for Letters {
-    fn keep(&self, rejection: &Rejection, row: &[u8]) -> io::Result<()> {
+    fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
         let full = self.sim.state().letters_full_until > self.sim.millis();
         if full {
             return Err(io::Error::other("no space left on device"));
         }
-        let row = String::from_utf8_lossy(row);
-        let value = row
+        let mut form = Vec::new();
+        let (view, chunk, row) = (refused.view, refused.chunk, refused.row);
+        mz_sink_core::json::write_rows(chunk, view, 0, row..row + 1, &mut form);
+        let form = String::from_utf8_lossy(&form);
+        let value = form
             .find(crate::world::REFUSED)
-            .and_then(|at| row[at..].split('"').next())
+            .and_then(|at| form[at..].split('"').next())
             .unwrap_or_default();
-        self.sim.state().targets[self.target].letters.insert((
-            rejection.view as usize,
-            rejection.timestamp,
-            value.into(),
-        ));
+        let time = chunk.timestamps[row];
+        let mut state = self.sim.state();
+        let target = &mut state.targets[self.target];
+        if refused.category == "key-violation" {
+            target.told.insert(time);
+        } else {
+            let letter = (chunk.view as usize, time, value.into());
+            target.letters.insert(letter);
+        }
         Ok(())
     }
 }

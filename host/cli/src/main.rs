@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod exit;
 mod materialize;
+mod notices;
 mod output;
 mod progress;
 mod sandbox;

@@ -8,8 +8,8 @@ use mz_sink_plugin::PluginSink;
 pub struct Sandboxed(pub PluginSink);
 
 impl mz_sink_driver::Sink for Sandboxed {
-    async fn open(&mut self, view: &View) -> Result<Option<String>, SinkError> {
-        self.0.open(view).await
+    async fn open(&mut self, views: &[View]) -> Result<Option<String>, SinkError> {
+        self.0.open(views).await
     }
 
     async fn checkpoint(&mut self) -> Result<Option<String>, SinkError> {

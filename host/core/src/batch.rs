@@ -90,16 +90,3 @@ pub enum SinkError {
     /// A limit set by the operator was met. The instance is gone, as after a trap.
     Limit(Failure),
 }
-
-/// A row that a sink refused, kept until it is in the dead-letter log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// Index of the view.
-    pub view: u32,
-    /// The row's time.
-    pub timestamp: Timestamp,
-    /// The sink's category.
-    pub category: String,
-    /// The sink's message.
-    pub message: String,
-}

@@ -69,6 +69,8 @@ pub struct LookUp {
     kind: String,
     found: Option<Object>,
     step: Step,
+    /// How often another object had the name by the time that all was known.
+    again: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,12 @@ enum Step {
     Index,
     Frontiers,
     Timeline,
+    /// The name once more: the answers are of different moments.
+    Confirm,
 }
+
+/// A name that changes its object this often within a look-up is given up.
+const MAX_AGAIN: u32 = 5;
 
 impl LookUp {
     /// Starts looking up `name`: `object`, `schema.object` or `database.schema.object`.
@@ -94,6 +101,7 @@ impl LookUp {
             kind: String::new(),
             found: None,
             step: Step::Name,
+            again: 0,
         })
     }
 
@@ -105,7 +113,7 @@ impl LookUp {
     pub fn query(&self) -> String {
         let id = literal(self.id());
         match self.step {
-            Step::Name => {
+            Step::Name | Step::Confirm => {
                 let columns = ["name", "schema_name", "database_name"];
                 let conditions: Vec<_> = columns
                     .iter()
@@ -154,7 +162,11 @@ impl LookUp {
             }
             Step::Columns => {
                 self.object()?.columns = columns(table)?;
-                self.step = Step::Shard;
+                // An object that has gone since has no columns.
+                self.step = match table.rows.is_empty() {
+                    true => Step::Confirm,
+                    false => Step::Shard,
+                };
             }
             Step::Shard => {
                 self.object()?.shard = table.text(0, 0).map(Into::into);
@@ -183,7 +195,20 @@ impl LookUp {
             }
             Step::Timeline => {
                 self.object()?.has_own_timeline = !table.rows.is_empty();
-                return Ok(self.found.take());
+                self.step = Step::Confirm;
+            }
+            Step::Confirm => {
+                let still = self.identify(table)?;
+                let found = self.object()?;
+                if still.id == found.id && !found.columns.is_empty() {
+                    return Ok(self.found.take());
+                }
+                self.again += 1;
+                if self.again > MAX_AGAIN {
+                    return Err(CatalogError::Shape("mz_object_fully_qualified_names"));
+                }
+                self.found = Some(still);
+                self.step = Step::Columns;
             }
         }
         Ok(None)

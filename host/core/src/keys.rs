@@ -11,10 +11,21 @@ use crate::chunk::{Chunk, Value};
 use crate::text;
 use crate::types::View;
 
-/// Names one change: 64 lower-case hex digits, the SHA-256 of the canonical JSON array of sink
-/// id, view name, time, key and position within the time.
-pub fn idempotency_key(sink_id: &str, view: &View, chunk: &Chunk, row: usize) -> String {
+/// Names one change: 64 lower-case hex digits, the SHA-256 of the canonical JSON array of
+/// `"change"` or `"snapshot"`, sink id, view name, time, key and position within the time.
+///
+/// A row of a snapshot is not the change that had the same key at the same time: a worker that
+/// lost its epoch may have sent the one, and its successor, which took its snapshot earlier, the
+/// other.
+pub fn idempotency_key(
+    sink_id: &str,
+    view: &View,
+    chunk: &Chunk,
+    row: usize,
+    is_snapshot: bool,
+) -> String {
     hash(&serde_json::json!([
+        if is_snapshot { "snapshot" } else { "change" },
         sink_id,
         view.name,
         chunk.timestamps[row].to_string(),

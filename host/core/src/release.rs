@@ -145,8 +145,10 @@ pub struct Held {
 /// What accepting a row brought.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// A change is held, or a progress row said nothing new.
+    /// A change is held.
     Held,
+    /// A progress row said nothing new.
+    Nothing,
     /// Everything below this frontier is closed.
     Advanced(Frontier),
     /// Several rows have one key: it is left out of a snapshot, deleted later on, and to be
@@ -275,9 +277,7 @@ impl Held {
     fn must_seal_between(&self, at: usize, time: Timestamp) -> bool {
         self.open_is_continuation
             || self.in_snapshot(self.last)
-            || self
-                .boundary
-                .is_some_and(|at| self.last < at && at <= time)
+            || self.boundary.is_some_and(|at| self.last < at && at <= time)
             || (at.is_multiple_of(64) && self.open.byte_len() >= CHUNK_BYTES / 2)
     }
 
@@ -318,7 +318,7 @@ impl Held {
             }
             self.as_of = Some(time);
             self.announced = time;
-            return Ok(Accepted::Held);
+            return Ok(Accepted::Nothing);
         }
         if time < self.announced {
             return Err(StreamError::FrontierWentBack {
@@ -328,7 +328,7 @@ impl Held {
         }
         self.announced = time;
         if time <= self.frontier {
-            return Ok(Accepted::Held);
+            return Ok(Accepted::Nothing);
         }
         self.frontier = time;
         Ok(Accepted::Advanced(time))

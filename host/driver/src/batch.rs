@@ -1,19 +1,20 @@
 //! The rows of one write as a sink pulls them, from memory and from the spill file.
 
+use std::io;
 use std::sync::Arc;
 
-use mz_sink_core::batch::{BatchInfo, BatchRows, Failure, PullError, Rejection, SinkError};
+use mz_sink_core::batch::{BatchInfo, BatchRows, Failure, PullError, SinkError};
 use mz_sink_core::chunk::Chunk;
-use mz_sink_core::json;
 use mz_sink_core::netting;
-use mz_sink_core::release::SegmentId;
-use mz_sink_core::session::Write;
+use mz_sink_core::release::{Segment, SegmentId};
+use mz_sink_core::session::{DeadLetter, Write};
 use mz_sink_core::types::View;
 
-use crate::dead_letter::DeadLetters;
+use crate::dead_letter::{DeadLetters, Refused};
 use crate::spill::Spill;
 
 /// Makes writes into rows to pull.
+#[derive(Clone)]
 pub(crate) struct Prepare {
     pub(crate) spill: Spill,
     pub(crate) dead_letters: Arc<dyn DeadLetters>,
@@ -25,6 +26,16 @@ enum Part {
 }
 
 impl Part {
+    fn of(segment: &Segment) -> Self {
+        match &segment.chunk {
+            Some(chunk) => Self::Memory(chunk.clone()),
+            None => Self::Spilled {
+                id: segment.id,
+                rows: segment.rows,
+            },
+        }
+    }
+
     fn rows(&self) -> usize {
         match self {
             Self::Memory(chunk) => chunk.rows(),
@@ -34,35 +45,15 @@ impl Part {
 }
 
 impl Prepare {
-    pub(crate) fn batch(
-        &self,
-        write: &Write,
-        view: Option<&View>,
-    ) -> Result<BatchReader, SinkError> {
-        let mut parts: Vec<_> = write
-            .segments
-            .iter()
-            .map(|segment| match &segment.chunk {
-                Some(chunk) => Part::Memory(chunk.clone()),
-                None => Part::Spilled {
-                    id: segment.id,
-                    rows: segment.rows,
-                },
-            })
-            .collect();
+    pub(crate) fn batch(&self, write: &Write) -> Result<BatchReader, SinkError> {
         let mut info = write.info.clone();
-        if let Some(key) = &write.net_by {
-            let chunks = parts
-                .iter()
-                .map(|part| load(part, &self.spill))
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(lost)?;
-            parts = netting::net(&chunks, key)
-                .into_iter()
-                .map(|chunk| Part::Memory(Arc::new(chunk)))
-                .collect();
+        let parts = if write.net {
+            let parts = self.net(write).map_err(lost)?;
             info.rows = parts.iter().map(|p| p.rows() as u64).sum();
-        }
+            parts
+        } else {
+            write.segments.iter().map(Part::of).collect()
+        };
         Ok(BatchReader {
             info,
             parts,
@@ -70,10 +61,60 @@ impl Prepare {
             row: 0,
             first_row: 0,
             loaded: None,
-            view: view.cloned(),
+            views: write.views.clone(),
             spill: self.spill.clone(),
             dead_letters: self.dead_letters.clone(),
         })
+    }
+
+    /// The last change per key, view by view.
+    fn net(&self, write: &Write) -> Result<Vec<Part>, PullError> {
+        let mut netted = Vec::new();
+        for (view, index) in write.views.iter().zip(0..) {
+            let segments = write.segments.iter().filter(|s| s.view == index);
+            let chunks = segments
+                .map(|segment| load(&Part::of(segment), &self.spill))
+                .collect::<Result<Vec<_>, _>>()?;
+            let chunks = netting::net(&chunks, &view.key);
+            netted.extend(chunks.into_iter().map(|c| Part::Memory(Arc::new(c))));
+        }
+        Ok(netted)
+    }
+
+    /// Puts rows into the dead-letter log.
+    pub(crate) fn dead_letter(&self, dead: &DeadLetter) -> io::Result<()> {
+        for segment in &dead.segments {
+            let chunk = load(&Part::of(segment), &self.spill).map_err(io::Error::other)?;
+            for row in 0..chunk.rows() {
+                let view = &dead.views[chunk.view as usize];
+                self.dead_letters.keep(&refused(
+                    view,
+                    &chunk,
+                    row,
+                    &dead.category,
+                    &dead.message,
+                ))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row that never reaches the target.
+fn refused<'a>(
+    view: &'a View,
+    chunk: &'a Chunk,
+    row: usize,
+    category: &'a str,
+    message: &'a str,
+) -> Refused<'a> {
+    Refused {
+        view,
+        chunk,
+        row,
+        is_snapshot: false,
+        category,
+        message,
     }
 }
 
@@ -105,7 +146,7 @@ pub struct BatchReader {
     /// Position in the batch of the part's first row.
     first_row: u64,
     loaded: Option<Arc<Chunk>>,
-    view: Option<View>,
+    views: Arc<[View]>,
     spill: Spill,
     dead_letters: Arc<dyn DeadLetters>,
 }
@@ -160,18 +201,14 @@ impl BatchRows for BatchReader {
             let rows = part.rows() as u64;
             if row < first + rows {
                 let chunk = load(part, &self.spill)?;
-                let index = (row - first) as usize;
-                let mut form = Vec::new();
-                if let Some(view) = &self.view {
-                    json::write_rows(&chunk, view, first, index..index + 1, &mut form);
-                }
-                let rejection = Rejection {
-                    view: chunk.view,
-                    timestamp: chunk.timestamps[index],
-                    category: category.into(),
-                    message: message.into(),
+                let Some(view) = self.views.get(chunk.view as usize) else {
+                    break;
                 };
-                return self.dead_letters.keep(&rejection, &form).map_err(|e| {
+                let refused = Refused {
+                    is_snapshot: self.info.snapshot_of.contains(&chunk.view),
+                    ..refused(view, &chunk, (row - first) as usize, category, message)
+                };
+                return self.dead_letters.keep(&refused).map_err(|e| {
                     PullError::Limit(format!("the dead-letter log cannot be written: {e}"))
                 });
             }

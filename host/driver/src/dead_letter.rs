@@ -6,18 +6,37 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use mz_sink_core::batch::Rejection;
+use mz_sink_core::chunk::Chunk;
+use mz_sink_core::types::View;
+use mz_sink_core::{json, keys};
 
 /// The format of a line, raised when its meaning changes.
 const FORMAT: u32 = 1;
 
+/// A row that never reaches the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// Its view.
+    pub view: &'a View,
+    /// The chunk that it is in.
+    pub chunk: &'a Chunk,
+    /// Its index in the chunk.
+    pub row: usize,
+    /// Whether it is of a snapshot.
+    pub is_snapshot: bool,
+    /// Why, in a word.
+    pub category: &'a str,
+    /// Why, in a sentence. Without values.
+    pub message: &'a str,
+}
+
 /// Keeps refused rows.
 pub trait DeadLetters: Send + Sync {
-    /// Keeps one; durable on return. `row` is a JSON array of one row in the form of `next-json`.
+    /// Keeps one; durable on return.
     ///
     /// # Errors
     /// When it could not be kept: the batch must not be committed then.
-    fn keep(&self, rejection: &Rejection, row: &[u8]) -> io::Result<()>;
+    fn keep(&self, refused: &Refused<'_>) -> io::Result<()>;
 }
 
 /// Only says that a row was refused, without its values.
@@ -28,14 +47,14 @@ pub struct LogDeadLetters {
 }
 
 impl DeadLetters for LogDeadLetters {
-    fn keep(&self, rejection: &Rejection, _: &[u8]) -> io::Result<()> {
+    fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
         tracing::warn!(
             sink_id = %self.sink_id,
-            view = rejection.view,
-            mz_timestamp = rejection.timestamp,
-            category = %rejection.category,
-            "the sink refused a row: {}",
-            rejection.message
+            view = %refused.view.name,
+            mz_timestamp = refused.chunk.timestamps[refused.row],
+            category = %refused.category,
+            "a row does not reach the target: {}",
+            refused.message
         );
         Ok(())
     }
@@ -69,13 +88,26 @@ impl FileDeadLetters {
 }
 
 impl DeadLetters for FileDeadLetters {
-    fn keep(&self, rejection: &Rejection, row: &[u8]) -> io::Result<()> {
-        let rows: serde_json::Value = serde_json::from_slice(row)?;
+    fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
+        let Refused {
+            view,
+            chunk,
+            row,
+            is_snapshot,
+            ..
+        } = *refused;
+        let sink_id = &self.log.sink_id;
+        let mut form = Vec::new();
+        json::write_rows(chunk, view, 0, row..row + 1, &mut form);
+        let rows: serde_json::Value = serde_json::from_slice(&form)?;
         let mut line = serde_json::to_vec(&serde_json::json!({
             "format": FORMAT,
-            "sink_id": self.log.sink_id,
-            "category": rejection.category,
-            "message": rejection.message,
+            "id": keys::idempotency_key(sink_id, view, chunk, row, is_snapshot),
+            "sink_id": sink_id,
+            "view": view.name,
+            "key": keys::correlation_key(sink_id, view, chunk, row),
+            "category": refused.category,
+            "message": refused.message,
             "change": rows[0],
         }))?;
         line.push(b'\n');
@@ -84,6 +116,6 @@ impl DeadLetters for FileDeadLetters {
             file.write_all(&line)?;
             file.sync_data()?;
         }
-        self.log.keep(rejection, row)
+        self.log.keep(refused)
     }
 }

@@ -19,7 +19,7 @@ mod source;
 mod spill;
 
 pub use batch::BatchReader;
-pub use dead_letter::{DeadLetters, FileDeadLetters, LogDeadLetters};
+pub use dead_letter::{DeadLetters, FileDeadLetters, LogDeadLetters, Refused};
 pub use progress::{Progress, Snapshot};
 pub use run::{Options, run};
 pub use sink::Sink;

@@ -14,12 +14,13 @@ pub struct Progress {
     memory: AtomicU64,
     spilled: AtomicU64,
     retries: AtomicU64,
+    dead_letters: AtomicU64,
 }
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Rows received, progress rows included.
+    /// Changes received, progress rows left out.
     pub rows_read: u64,
     /// Changes committed.
     pub rows_committed: u64,
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub spilled: u64,
     /// Things that were tried again.
     pub retries: u64,
+    /// Rows that the host put into the dead-letter log.
+    pub dead_letters: u64,
 }
 
 impl Progress {
@@ -52,10 +55,11 @@ impl Progress {
             memory: self.memory.load(Relaxed),
             spilled: self.spilled.load(Relaxed),
             retries: self.retries.load(Relaxed),
+            dead_letters: self.dead_letters.load(Relaxed),
         }
     }
 
-    pub(crate) fn read_rows(&self, rows: u64) {
+    pub(crate) fn read_changes(&self, rows: u64) {
         self.rows_read.fetch_add(rows, Relaxed);
     }
 
@@ -63,6 +67,10 @@ impl Progress {
         self.rows_committed.fetch_add(rows, Relaxed);
         self.bytes_committed.fetch_add(bytes, Relaxed);
         self.batches.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn dead_lettered(&self, rows: u64) {
+        self.dead_letters.fetch_add(rows, Relaxed);
     }
 
     pub(crate) fn retried(&self) {

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mz_sink_core::session::{Command, Event, Notice, Outcome, Session, SessionConfig};
+use mz_sink_core::session::{Command, Event, Notice, Outcome, Session, SessionConfig, SourceEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::batch::Prepare;
 use crate::dead_letter::DeadLetters;
 use crate::progress::Progress;
-use crate::sink::{self, Sink, SinkTask};
-use crate::source::{self, RowBlock, Source, SourceTask, What};
+use crate::sink::{self, Sink};
+use crate::source::{self, RowBlock, Source, What};
 use crate::spill::Spill;
 
 /// What a run needs besides a source and a sink.
@@ -33,19 +33,23 @@ pub struct Options {
 }
 
 /// Runs until the stream ends, an error needs somebody, or a shutdown is asked for.
-pub async fn run(source: impl Source, sink: impl Sink, mut options: Options) -> Outcome {
+///
+/// `sources` are as many connections as [`SessionConfig::connections`] says.
+pub async fn run<S: Source>(
+    sources: impl IntoIterator<Item = S>,
+    sink: impl Sink,
+    mut options: Options,
+) -> Outcome {
     let start = Instant::now();
     let spill = Spill::new(options.spill_folder);
     let mut session = Session::new(options.session, options.seed);
-    let mut source = source::spawn(source);
-    let mut sink = sink::spawn(
-        sink,
-        Prepare {
-            spill: spill.clone(),
-            dead_letters: options.dead_letters,
-        },
-    );
-    let mut connection = 0;
+    let mut sources: Vec<_> = sources.into_iter().map(source::spawn).collect();
+    let mut turn = 0;
+    let prepare = Prepare {
+        spill: spill.clone(),
+        dead_letters: options.dead_letters,
+    };
+    let mut sink = sink::spawn(sink, prepare.clone());
     session.start(start.elapsed());
     loop {
         while let Some(command) = session.poll_command() {
@@ -65,18 +69,38 @@ pub async fn run(source: impl Source, sink: impl Sink, mut options: Options) -> 
                     (options.tell)(&notice);
                     None
                 }
-                Command::Spill { id, chunk } => spill.write(id, &chunk).err(),
+                Command::Spill { id, chunk } => {
+                    let failed = spill.write(id, &chunk).err();
+                    failed.map(|e| Event::SpillFailed(e.to_string()))
+                }
+                Command::DeadLetter(dead) => {
+                    options
+                        .progress
+                        .dead_lettered(dead.segments.iter().map(|s| s.rows as u64).sum());
+                    let failed = prepare.dead_letter(&dead).err();
+                    failed.map(|e| Event::DeadLetterFailed(e.to_string()))
+                }
                 Command::Forget { ids } => {
                     spill.forget(&ids);
                     None
                 }
+                Command::Source {
+                    connection,
+                    command,
+                } => {
+                    if let Some(source) = sources.get_mut(connection) {
+                        source.send(command);
+                    }
+                    None
+                }
                 command => {
-                    dispatch(command, &mut connection, &source, &sink);
+                    // A task that is gone is noticed where its events are awaited.
+                    let _ = sink.commands.send(command);
                     None
                 }
             };
-            if let Some(error) = failed {
-                session.handle(start.elapsed(), Event::SpillFailed(error.to_string()));
+            if let Some(failed) = failed {
+                session.handle(start.elapsed(), failed);
             }
         }
         options.progress.set(
@@ -96,41 +120,24 @@ pub async fn run(source: impl Source, sink: impl Sink, mut options: Options) -> 
                 None => return lost("sink"),
             },
             () = sleep_until(wake) => session.handle(start.elapsed(), Event::Timeout),
-            report = source.reports.recv(), if session.wants_rows() => {
-                // A source task that is gone has panicked; the connection is as good as lost.
-                let Some(report) = report else { return lost("source") };
-                if report.connection != connection {
-                    continue;
-                }
+            report = source::next_report(&mut sources, &mut turn, |i| session.wants_rows(i)) => {
+                // A source task that is gone has panicked.
+                let Some((connection, what)) = report else { return lost("source") };
                 let now = start.elapsed();
-                match report.what {
-                    What::Connected(result) => session.handle(now, Event::Connected(result)),
-                    What::Ran(result) => session.handle(now, Event::Ran(result)),
-                    What::Fetched(result) => session.handle(now, Event::Fetched(result)),
+                let event = match what {
+                    What::Connected(result) => SourceEvent::Connected(result),
+                    What::Ran(result) => SourceEvent::Ran(result),
+                    What::Fetched(result) => SourceEvent::Fetched(result),
                     What::Rows(block) => {
-                        let mut rows = 0;
-                        session.handle_rows(now, block.names(), block.rows().inspect(|_| rows += 1));
-                        options.progress.read_rows(rows);
+                        session.handle_rows(now, connection, block.names(), block.rows());
+                        options.progress.read_changes(session.take_changes_read());
+                        continue;
                     }
-                }
+                };
+                session.handle(now, Event::Source { connection, event });
             }
         }
     }
-}
-
-fn dispatch<B>(command: Command, connection: &mut u64, source: &SourceTask<B>, sink: &SinkTask) {
-    // A task that is gone is noticed where its reports are awaited.
-    let _ = match command {
-        Command::OpenSink { .. } | Command::Write(_) | Command::ReadCheckpoint => {
-            sink.commands.send(command)
-        }
-        command => {
-            if matches!(command, Command::Disconnect) {
-                *connection += 1;
-            }
-            source.commands.send(command)
-        }
-    };
 }
 
 fn lost(task: &'static str) -> Outcome {

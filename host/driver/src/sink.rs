@@ -15,7 +15,7 @@ pub trait Sink: Send + 'static {
     /// the sink its state.
     fn open(
         &mut self,
-        view: &View,
+        views: &[View],
     ) -> impl Future<Output = Result<Option<String>, SinkError>> + Send;
 
     /// Reads the checkpoint back, seeing the latest commit.
@@ -60,17 +60,12 @@ pub(crate) fn spawn<S: Sink>(mut sink: S, prepare: Prepare) -> SinkTask {
     let (commands, mut inbox) = mpsc::unbounded_channel::<Command>();
     let (outbox, events) = mpsc::unbounded_channel();
     let task = tokio::spawn(async move {
-        let mut view = None;
         while let Some(command) = inbox.recv().await {
             let event = match command {
-                Command::OpenSink { view: opened } => {
-                    let result = sink.open(&opened).await;
-                    view = Some(opened);
-                    Event::SinkOpened(result)
-                }
+                Command::OpenSink { views } => Event::SinkOpened(sink.open(&views).await),
                 Command::ReadCheckpoint => Event::CheckpointRead(sink.checkpoint().await),
                 Command::Write(write) => {
-                    let result = match prepare.batch(&write, view.as_deref()) {
+                    let result = match prepare.batch(&write) {
                         Ok(rows) => sink.write(Box::new(rows), write.expected, write.next).await,
                         Err(error) => Err(error),
                     };

@@ -1,12 +1,13 @@
 //! What the driver needs of a source, and the task that runs it.
 
 use std::future::Future;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mz_sink_core::catalog::Table;
 use mz_sink_core::decode::Fields;
 use mz_sink_core::server_error::ServerError;
-use mz_sink_core::session::Command;
+use mz_sink_core::session::SourceCommand;
 use tokio::sync::mpsc;
 
 /// Blocks that may be read ahead of the run loop.
@@ -77,9 +78,55 @@ pub(crate) enum What<B> {
 
 /// The two ends of a running source task.
 pub(crate) struct SourceTask<B> {
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
-    pub(crate) reports: mpsc::Receiver<Report<B>>,
+    commands: mpsc::UnboundedSender<SourceCommand>,
+    reports: mpsc::Receiver<Report<B>>,
+    /// How many connections were given up.
+    connection: u64,
     task: tokio::task::JoinHandle<()>,
+}
+
+impl<B> SourceTask<B> {
+    pub(crate) fn send(&mut self, command: SourceCommand) {
+        if matches!(command, SourceCommand::Disconnect) {
+            self.connection += 1;
+        }
+        // A task that is gone is noticed where its reports are awaited.
+        let _ = self.commands.send(command);
+    }
+
+    /// The next report of the connection that is not given up; ready with `None` when the task
+    /// is gone.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<What<B>>> {
+        loop {
+            match std::task::ready!(self.reports.poll_recv(context)) {
+                Some(report) if report.connection != self.connection => {}
+                report => return Poll::Ready(report.map(|report| report.what)),
+            }
+        }
+    }
+}
+
+/// The next report of any of the tasks that `wants` lets through, and which. They take turns:
+/// `turn` counts. `None` when a task is gone.
+pub(crate) async fn next_report<B>(
+    tasks: &mut [SourceTask<B>],
+    turn: &mut usize,
+    wants: impl Fn(usize) -> bool,
+) -> Option<(usize, What<B>)> {
+    std::future::poll_fn(|context| {
+        let count = tasks.len();
+        for step in 0..count {
+            let index = (*turn + step) % count;
+            if wants(index)
+                && let Poll::Ready(what) = tasks[index].poll(context)
+            {
+                *turn = index + 1;
+                return Poll::Ready(what.map(|what| (index, what)));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 impl<B> Drop for SourceTask<B> {
@@ -89,7 +136,7 @@ impl<B> Drop for SourceTask<B> {
 }
 
 pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
-    let (commands, mut inbox) = mpsc::unbounded_channel::<Command>();
+    let (commands, mut inbox) = mpsc::unbounded_channel::<SourceCommand>();
     let (outbox, reports) = mpsc::channel(BLOCKS_AHEAD);
     let task = tokio::spawn(async move {
         let mut connection = 0;
@@ -103,14 +150,14 @@ pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
                 },
             };
             let what = match command {
-                Command::Connect => What::Connected(source.connect().await),
-                Command::Run { sql } => What::Ran(source.run(&sql).await),
-                Command::Disconnect => {
+                SourceCommand::Connect => What::Connected(source.connect().await),
+                SourceCommand::Run { sql } => What::Ran(source.run(&sql).await),
+                SourceCommand::Disconnect => {
                     source.disconnect().await;
                     connection += 1;
                     continue;
                 }
-                Command::Fetch { sql, silence } => {
+                SourceCommand::Fetch { sql, silence } => {
                     let fetching = fetch(&mut source, &sql, silence, connection, &outbox);
                     tokio::select! {
                         biased;
@@ -125,7 +172,6 @@ pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
                         result = fetching => What::Fetched(result),
                     }
                 }
-                _ => continue,
             };
             if outbox.send(Report { connection, what }).await.is_err() {
                 break;
@@ -136,6 +182,7 @@ pub(crate) fn spawn<S: Source>(mut source: S) -> SourceTask<S::Block> {
     SourceTask {
         commands,
         reports,
+        connection: 0,
         task,
     }
 }

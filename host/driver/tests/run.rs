@@ -12,7 +12,7 @@ use mz_sink_core::chunk::Value;
 use mz_sink_core::decode::Fields;
 use mz_sink_core::retry::RetryPolicy;
 use mz_sink_core::server_error::{ErrorKind, ServerError};
-use mz_sink_core::session::{Outcome, SessionConfig, SessionError};
+use mz_sink_core::session::{Outcome, SessionConfig, SessionError, ViewConfig};
 use mz_sink_core::types::{Envelope, Op, View};
 use mz_sink_driver::{BlockEnd, LogDeadLetters, Options, Progress, RowBlock, Sink, Source, run};
 use tokio::sync::watch;
@@ -194,7 +194,7 @@ fn failure(code: &str) -> Failure {
 }
 
 impl Sink for Target {
-    async fn open(&mut self, _: &View) -> Result<Option<String>, SinkError> {
+    async fn open(&mut self, _: &[View]) -> Result<Option<String>, SinkError> {
         Ok(self.held.lock().unwrap().checkpoint.clone())
     }
 
@@ -284,30 +284,34 @@ impl World {
             now: VecDeque::new(),
             statements: self.statements.clone(),
         };
+        let beside = Script {
+            connections: VecDeque::new(),
+            now: VecDeque::new(),
+            statements: Arc::default(),
+        };
         let target = Target {
             held: self.held.clone(),
             trouble: trouble.iter().copied().collect(),
         };
         let options = Options {
             session: SessionConfig {
-                sink_id: "test".into(),
-                component_digest: "sha256:00".into(),
-                object: "db.s.t".into(),
-                view_name: None,
-                key: vec!["id".into()],
-                envelope: Envelope::Upsert,
                 netted: true,
-                cluster: None,
-                allow_short_retention: false,
-                commit_interval: Duration::ZERO,
-                idle_commit_interval: Duration::from_secs(10),
-                max_commit_bytes: 64 << 20,
                 memory_bytes: memory,
                 spill_bytes: 1 << 30,
                 retry: RetryPolicy {
                     attempts: 3,
                     ..RetryPolicy::default()
                 },
+                ..SessionConfig::new(
+                    "test".into(),
+                    "sha256:00".into(),
+                    vec![ViewConfig {
+                        object: "db.s.t".into(),
+                        name: None,
+                        key: vec!["id".into()],
+                    }],
+                    Envelope::Upsert,
+                )
             },
             seed: 7,
             spill_folder: std::env::temp_dir(),
@@ -322,7 +326,7 @@ impl World {
             tokio::time::sleep(Duration::from_secs(60)).await;
             ask.send(true)
         });
-        run(source, target, options).await
+        run([source, beside], target, options).await
     }
 
     fn rows(&self) -> Vec<(u64, String)> {

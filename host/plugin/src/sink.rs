@@ -48,7 +48,7 @@ impl PluginSink {
     ///
     /// # Errors
     /// What the sink says, or [`SinkError::Trapped`] and [`SinkError::Limit`].
-    pub async fn open(&mut self, view: &View) -> Result<Option<String>, SinkError> {
+    pub async fn open(&mut self, views: &[View]) -> Result<Option<String>, SinkError> {
         let mut instance = match self.instance.take() {
             Some(instance) => instance,
             None => {
@@ -59,11 +59,11 @@ impl PluginSink {
         };
         let state = instance.store.data_mut();
         state.begin_call();
-        state.set_views(vec![view.clone()]);
+        state.set_views(views.to_vec());
         let context = Context {
             sink_id: self.options.sink_id.clone(),
             config: self.options.config_json.clone(),
-            views: vec![convert::view(view)],
+            views: views.iter().map(convert::view).collect(),
         };
         let result = instance.sink.call_open(&mut instance.store, &context).await;
         convert::checkpoint(self.end_call(instance, result)?)

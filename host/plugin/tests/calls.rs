@@ -31,7 +31,7 @@ fn echoed(result: Result<(), SinkError>) -> String {
 #[tokio::test]
 async fn a_sink_that_agrees_to_everything_opens_writes_and_closes() {
     let mut sink = Guest::default().sink(Limits::default());
-    assert_eq!(sink.open(&view()).await, Ok(None));
+    assert_eq!(sink.open(&[view()]).await, Ok(None));
     assert_eq!(sink.checkpoint().await, Ok(None));
     assert_eq!(write(&mut sink, &[1]).await, Ok(()));
     sink.close().await;
@@ -55,7 +55,7 @@ async fn a_guest_gets_its_rows_as_json_from_the_first_row_at_every_write() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     for id in [7, 8] {
         assert_eq!(
             echoed(write(&mut sink, &[id, 9]).await),
@@ -72,7 +72,7 @@ async fn columns_and_json_share_one_position_and_rewind_goes_back() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     assert!(echoed(write(&mut sink, &[1, 2]).await).contains(r#"{"id":2}"#));
 
     let guest = Guest {
@@ -82,7 +82,7 @@ async fn columns_and_json_share_one_position_and_rewind_goes_back() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     assert!(echoed(write(&mut sink, &[1, 2]).await).contains(r#"{"id":1}"#));
 }
 
@@ -95,7 +95,7 @@ async fn a_guest_gets_its_rows_as_columns() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     assert_eq!(echoed(write(&mut sink, &[i64::from(b'A')]).await), "A");
 }
 
@@ -108,7 +108,7 @@ async fn a_rejection_and_its_answer_pass_through() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     assert_eq!(echoed(write(&mut sink, &[1]).await), "5 echo 1.2.3");
 }
 
@@ -122,7 +122,7 @@ async fn a_batch_kept_after_its_write_has_lost_its_source() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     assert_eq!(write(&mut sink, &[1]).await, Ok(()));
     let text = echoed(write(&mut sink, &[2]).await);
     assert!(text.contains("the batch is over"), "{text}");
@@ -136,7 +136,7 @@ async fn after_a_trap_the_instance_is_gone_and_open_makes_a_new_one() {
     };
     let mut sink = guest.sink(Limits::default());
     for _ in 0..2 {
-        sink.open(&view()).await.expect("open");
+        sink.open(&[view()]).await.expect("open");
         let failure = trapped(write(&mut sink, &[1]).await.expect_err("a trap"));
         assert_eq!(failure.code, "trap");
         assert!(failure.message.contains("unreachable"), "{failure:?}");
@@ -156,7 +156,7 @@ async fn a_guest_that_loops_gives_way_to_others_and_is_stopped() {
         ..Limits::default()
     };
     let mut sink = guest.sink(limits);
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     // On this runtime of one thread the other task only runs when the guest yields.
     let other = tokio::spawn(async {});
     let failure = trapped(write(&mut sink, &[1]).await.expect_err("stopped"));
@@ -172,7 +172,7 @@ async fn a_call_given_up_half_way_leaves_no_instance_behind() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     {
         let call = std::pin::pin!(write(&mut sink, &[1]));
         assert!(futures::poll!(call).is_pending(), "it loops");
@@ -192,13 +192,13 @@ async fn a_guest_that_wants_too_much_memory_meets_its_limit_by_name() {
         ..Limits::default()
     };
     let mut sink = guest.sink(limits);
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     let Err(SinkError::Limit(failure)) = write(&mut sink, &[1]).await else {
         panic!("more than the limit")
     };
     assert_eq!(failure.code, "memory");
     assert!(failure.message.contains("limits.memory"));
-    sink.open(&view()).await.expect("a new instance");
+    sink.open(&[view()]).await.expect("a new instance");
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn an_instance_that_does_not_even_fit_is_refused_at_open() {
         ..Limits::default()
     };
     let mut sink = Guest::default().sink(limits);
-    assert!(matches!(sink.open(&view()).await, Err(SinkError::Limit(f)) if f.code == "memory"));
+    assert!(matches!(sink.open(&[view()]).await, Err(SinkError::Limit(f)) if f.code == "memory"));
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn an_absurd_request_for_random_bytes_breaks_the_contract() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     let failure = trapped(sink.checkpoint().await.expect_err("too many"));
     assert_eq!(failure.code, "contract");
 }
@@ -231,5 +231,5 @@ async fn a_guest_that_answers_outside_its_memory_is_a_trap() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    trapped(sink.open(&view()).await.expect_err("no such address"));
+    trapped(sink.open(&[view()]).await.expect_err("no such address"));
 }

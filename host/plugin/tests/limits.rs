@@ -22,7 +22,7 @@ async fn stopped(guest: Guest) -> SinkError {
         idle_timeout: Duration::from_millis(100),
         ..Limits::default()
     });
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     let write = sink.write(Rows::of(&[1]), None, "next".to_owned());
     tokio::time::timeout(Duration::from_secs(20), write)
         .await
@@ -168,7 +168,7 @@ async fn a_checkpoint_larger_than_the_contract_allows_is_not_handed_on() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     breaks_the_contract(sink.checkpoint().await);
 }
 
@@ -178,7 +178,7 @@ async fn nor_is_one_found_at_open() {
         open: LARGE,
         ..Guest::default()
     };
-    breaks_the_contract(guest.sink(Limits::default()).open(&view()).await);
+    breaks_the_contract(guest.sink(Limits::default()).open(&[view()]).await);
 }
 
 #[tokio::test]
@@ -193,6 +193,6 @@ async fn nor_is_one_found_in_a_conflict() {
         ..Guest::default()
     };
     let mut sink = guest.sink(Limits::default());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     breaks_the_contract(sink.write(Rows::of(&[1]), None, "next".to_owned()).await);
 }

@@ -43,7 +43,7 @@ fn probe(config: Value, limits: Limits, http: HttpClient) -> PluginSink {
 
 async fn write(config: Value, limits: Limits, http: HttpClient) -> Result<(), SinkError> {
     let mut sink = probe(config, limits, http);
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     sink.write(Rows::of(&[1]), None, "next".to_owned()).await
 }
 
@@ -109,7 +109,7 @@ async fn after_a_panic_or_a_limit_the_next_open_works_on_a_new_instance() {
         let config = serde_json::json!({ "behaviour": behaviour });
         let mut sink = probe(config, limits, HttpClient::deny_all());
         for _ in 0..2 {
-            assert_eq!(sink.open(&view()).await, Ok(None), "{behaviour}");
+            assert_eq!(sink.open(&[view()]).await, Ok(None), "{behaviour}");
             let failed = sink.write(Rows::of(&[1]), None, "next".to_owned()).await;
             failed.expect_err(behaviour);
         }
@@ -121,7 +121,7 @@ async fn a_panic_in_open_is_told_at_each_open() {
     let config = serde_json::json!({ "behaviour": "panic", "at": "open" });
     let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
     for _ in 0..2 {
-        match sink.open(&view()).await {
+        match sink.open(&[view()]).await {
             Err(SinkError::Trapped(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -155,7 +155,7 @@ async fn a_flood_of_log_lines_is_cut_and_every_line_is_accounted_for_when_the_ca
     };
     let config = serde_json::json!({ "behaviour": "log-flood" });
     let mut sink = probe(config, limits, HttpClient::deny_all());
-    sink.open(&view()).await.expect("open");
+    sink.open(&[view()]).await.expect("open");
     let start = std::time::Instant::now();
     let written = sink.write(Rows::of(&[1]), None, "next".to_owned()).await;
     assert_eq!(written, Ok(()));
@@ -201,7 +201,7 @@ async fn a_sink_refuses_every_row_or_none_and_the_rest_is_committed() {
         let refused = Arc::new(Mutex::new(Vec::new()));
         let config = serde_json::json!({ "behaviour": behaviour });
         let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
-        sink.open(&view()).await.expect("open");
+        sink.open(&[view()]).await.expect("open");
         let rows = Box::new(OneChunk {
             refused: refused.clone(),
             ..OneChunk::of(chunk.clone())
@@ -380,7 +380,7 @@ async fn every_recorded_value_reaches_a_guest_exactly_in_both_forms_and_a_secret
         Limits::default(),
         granted(&url),
     );
-    sink.open(&view).await.expect("open");
+    sink.open(std::slice::from_ref(&view)).await.expect("open");
     let rows = Box::new(OneChunk::of(Arc::new(chunk.clone())));
     sink.write(rows, None, "next".to_owned())
         .await

@@ -75,7 +75,7 @@ mod tests {
     fn parsed(envelope: Envelope, start: Start) -> Option<Subscribe> {
         let name = ["db", "s", "v1"].map(String::from);
         let key = ["tag", "id"].map(String::from);
-        let [_, declare] = statements::subscribe("u12", &name, envelope, &key, start);
+        let [_, declare] = statements::subscribe("u12", &name, envelope, &key, start, None);
         Subscribe::parse(&declare)
     }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mz_sink_core::release::Start;
+use mz_sink_core::catalog::IdentityPolicy;
 use mz_sink_core::retry::RetryPolicy;
-use mz_sink_core::session::{Notice, Outcome, SessionConfig};
+use mz_sink_core::session::{
+    OnFailure, OnHistoryLoss, OnKeyViolation, Outcome, SessionConfig, ViewConfig,
+};
 use mz_sink_core::types::{CLOSED, Envelope, Frontier, Guarantee};
 use mz_sink_driver::{DeadLetters, FileDeadLetters, LogDeadLetters, Options, Progress};
 use mz_sink_plugin::{Inspection, PluginOptions, PluginSink};
@@ -16,10 +18,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::commands::load;
-use crate::config::Config;
+use crate::config::{Config, HistoryLoss, KeyViolation, NewColumns, WriteFailure};
 use crate::exit::Failure;
 use crate::materialize::Materialize;
-use crate::output::one_line;
+use crate::notices;
 use crate::progress::{self, Style};
 use crate::sandbox::Sandboxed;
 use crate::telemetry::{self, LogFormat};
@@ -81,7 +83,7 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         spill_folder: config.buffer.dir.clone().unwrap_or_else(std::env::temp_dir),
         dead_letters: dead_letters(&config)?,
         progress: progress.clone(),
-        tell: Box::new(tell(config.sink_id.clone())),
+        tell: Box::new(notices::tell(config.sink_id.clone())),
         shutdown,
     };
     tracing::info!(
@@ -98,7 +100,9 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         (_, style) => style,
     };
     let showing = tokio::spawn(progress::show(progress.clone(), style));
-    let outcome = mz_sink_driver::run(Materialize::new(connect), Sandboxed(sink), options).await;
+    let connections = options.session.connections();
+    let sources = (0..connections).map(|_| Materialize::new(connect.clone()));
+    let outcome = mz_sink_driver::run(sources, Sandboxed(sink), options).await;
     showing.abort();
     let end = progress.snapshot();
     tracing::info!(
@@ -130,16 +134,37 @@ fn connect_options(config: &Config) -> Result<ConnectOptions, Failure> {
 }
 
 fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
+    let views = config.source.views().into_iter().map(|view| ViewConfig {
+        object: view.object,
+        name: view.name,
+        key: view.key,
+    });
     SessionConfig {
         sink_id: config.sink_id.clone(),
         component_digest: inspection.digest.clone(),
-        object: config.source.object.clone(),
-        view_name: config.source.name.clone(),
-        key: config.source.key.clone(),
+        views: views.collect(),
         envelope: config.source.envelope.unwrap_or(inspection.envelope),
         netted: inspection.netted && inspection.envelope == Envelope::Upsert,
         cluster: config.materialize.cluster.clone(),
+        up_to: config.source.up_to,
         allow_short_retention: config.source.allow_short_retention,
+        identity: IdentityPolicy {
+            refollow: config.source.refollow,
+            ignore_new_columns: config.source.on_new_columns == NewColumns::Ignore,
+        },
+        on_history_loss: match config.source.on_history_loss {
+            HistoryLoss::Stall => OnHistoryLoss::Stall,
+            HistoryLoss::Resnapshot => OnHistoryLoss::Resnapshot,
+            HistoryLoss::SkipToNow => OnHistoryLoss::SkipToNow,
+        },
+        on_key_violation: match config.source.on_key_violation {
+            KeyViolation::Reject => OnKeyViolation::Reject,
+            KeyViolation::Stall => OnKeyViolation::Stall,
+        },
+        on_failure: match config.retry.on_failure {
+            WriteFailure::Stall => OnFailure::Stall,
+            WriteFailure::Skip => OnFailure::Skip,
+        },
         commit_interval: config.commit.interval,
         idle_commit_interval: config.commit.idle_interval,
         max_commit_bytes: config.commit.max_bytes as usize,
@@ -207,55 +232,4 @@ fn watch_signals() -> Result<watch::Receiver<bool>, Failure> {
         }
     });
     Ok(asked)
-}
-
-/// Puts notices into the log.
-fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
-    move |notice| match notice {
-        Notice::Resolved { object, id } => tracing::info!(%sink_id, %object, %id, "found"),
-        Notice::Claimed { epoch, frontier } => {
-            tracing::info!(%sink_id, epoch, frontier, "this worker has the epoch");
-        }
-        Notice::Subscribing {
-            start: Start::Snapshot,
-        } => tracing::info!(%sink_id, "subscribing, with a snapshot"),
-        Notice::Subscribing {
-            start: Start::Resume(frontier),
-        } => tracing::info!(%sink_id, frontier, "subscribing, after what is committed"),
-        Notice::Committed { rows, frontier, .. } => {
-            tracing::debug!(%sink_id, rows, frontier, "committed");
-        }
-        Notice::Retrying {
-            error,
-            wait,
-            failures,
-        } => {
-            let wait = humantime::format_duration(Duration::from_millis(wait.as_millis() as u64));
-            tracing::warn!(
-                %sink_id,
-                code = %error.code(),
-                %wait,
-                failures,
-                "trying again: {}",
-                one_line(&error.to_string())
-            );
-        }
-        Notice::KeyViolation { time } => tracing::warn!(
-            %sink_id,
-            mz_timestamp = time,
-            category = "key-violation",
-            "several rows have one key, so the key was left out: source.key must be unique"
-        ),
-        Notice::ReplacementApplied { from, to } => {
-            tracing::info!(%sink_id, %from, %to, "a replacement was applied to the object");
-        }
-        Notice::ComponentChanged { from, to } => {
-            tracing::info!(%sink_id, %from, %to, "the component changed since the last run");
-        }
-        Notice::ClaimLost { epoch } => {
-            tracing::warn!(%sink_id, epoch, "another worker took this epoch; looking again");
-        }
-        // Of a later core: nothing that an operator waits for.
-        other => tracing::debug!(%sink_id, notice = ?other, "something without words"),
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mz_sink_core::types::Envelope;
 use url::Url;
 
-use super::file::{Commit, File, Source};
+use super::file::{Commit, File, Source, SourceView};
 
 /// Longest `sink_id`, in characters.
 const SINK_ID_LENGTH: usize = 128;
@@ -16,6 +16,9 @@ const MOST_ATTEMPTS: u32 = 1000;
 
 /// Most HTTP exchanges at one time.
 const MOST_IN_FLIGHT: usize = 1000;
+
+/// Most objects in one sink: each has a connection of its own.
+const MOST_VIEWS: usize = 64;
 
 /// The field, and what is wrong with it.
 type Wrong = (String, String);
@@ -59,20 +62,46 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
 }
 
 fn check_source(source: &Source) -> Result<(), Wrong> {
-    if source.object.is_empty() {
-        return wrong(
-            "source.object",
-            "is empty; name a table, source or materialized view",
-        );
+    if source.object.is_some() && !source.views.is_empty() {
+        let message = "are given as well as source.object; keep one of them";
+        return wrong("source.views", message);
     }
-    if source.envelope == Some(Envelope::Upsert) && source.key.is_empty() {
+    if source.object.is_none() && source.views.is_empty() {
+        let message = "is missing; name a table, source or materialized view, or several in \
+                       [[source.views]]";
+        return wrong("source.object", message);
+    }
+    if source.object.is_none() && !(source.key.is_empty() && source.name.is_none()) {
+        let field = if source.key.is_empty() { "name" } else { "key" };
+        let message = "is of source.object; write it into each of [[source.views]]";
+        return wrong(&format!("source.{field}"), message);
+    }
+    if source.views.len() > MOST_VIEWS {
+        return wrong("source.views", format!("are more than {MOST_VIEWS}"));
+    }
+    for (at, view) in source.views().iter().enumerate() {
+        let place = match source.object {
+            Some(_) => "source".to_owned(),
+            None => format!("source.views[{at}]"),
+        };
+        check_view(&place, view, source.envelope)?;
+    }
+    Ok(())
+}
+
+fn check_view(place: &str, view: &SourceView, envelope: Option<Envelope>) -> Result<(), Wrong> {
+    if view.object.is_empty() {
+        let message = "is empty; name a table, source or materialized view";
+        return wrong(&format!("{place}.object"), message);
+    }
+    if envelope == Some(Envelope::Upsert) && view.key.is_empty() {
         let message = "is empty; the upsert envelope needs the columns that identify a row";
-        return wrong("source.key", message);
+        return wrong(&format!("{place}.key"), message);
     }
     let mut seen = BTreeSet::new();
-    match source.key.iter().position(|name| !seen.insert(name)) {
+    match view.key.iter().position(|name| !seen.insert(name)) {
         Some(at) => wrong(
-            &format!("source.key[{at}]"),
+            &format!("{place}.key[{at}]"),
             "names a column again; take it out",
         ),
         None => Ok(()),

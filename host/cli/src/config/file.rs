@@ -73,19 +73,112 @@ impl std::fmt::Debug for Materialize {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Source {
     /// A table, source or materialized view: `database.schema.object`, or less of it.
-    pub object: String,
+    #[serde(default)]
+    pub object: Option<String>,
     /// What the sink calls it; the object's own name unless given.
     #[serde(default)]
     pub name: Option<String>,
     /// The columns that identify a row.
     #[serde(default)]
     pub key: Vec<String>,
+    /// Several objects that are read at one time, instead of `object`.
+    #[serde(default)]
+    pub views: Vec<SourceView>,
     /// How changes are expressed; as the sink wants them unless given.
     #[serde(default)]
     pub envelope: Option<Envelope>,
+    /// Where the reading ends, in milliseconds since the epoch; exclusive.
+    #[serde(default)]
+    pub up_to: Option<u64>,
     /// Whether an object may be read whose history is too short to resume from.
     #[serde(default)]
     pub allow_short_retention: bool,
+    /// When the history since the last commit is gone.
+    #[serde(default)]
+    pub on_history_loss: HistoryLoss,
+    /// When several rows have one key.
+    #[serde(default)]
+    pub on_key_violation: KeyViolation,
+    /// When columns were added.
+    #[serde(default)]
+    pub on_new_columns: NewColumns,
+    /// Whether another object that got the name is read instead, with a new snapshot.
+    #[serde(default)]
+    pub refollow: bool,
+}
+
+impl Source {
+    /// The objects, however they are written.
+    pub fn views(&self) -> Vec<SourceView> {
+        match &self.object {
+            Some(object) => vec![SourceView {
+                object: object.clone(),
+                name: self.name.clone(),
+                key: self.key.clone(),
+            }],
+            None => self.views.clone(),
+        }
+    }
+}
+
+/// One of several objects.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct SourceView {
+    /// As [`Source::object`].
+    pub object: String,
+    /// As [`Source::name`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// As [`Source::key`].
+    #[serde(default)]
+    pub key: Vec<String>,
+}
+
+/// When the history since the last commit is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HistoryLoss {
+    /// Stop.
+    #[default]
+    Stall,
+    /// Read the object anew.
+    Resnapshot,
+    /// Leave out what is gone.
+    SkipToNow,
+}
+
+/// When several rows have one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyViolation {
+    /// Leave the key out, and put it into the dead-letter log.
+    #[default]
+    Reject,
+    /// Stop.
+    Stall,
+}
+
+/// When columns were added to an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NewColumns {
+    /// Stop.
+    #[default]
+    Stop,
+    /// Leave them out.
+    Ignore,
+}
+
+/// When a write has failed until the retries were spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteFailure {
+    /// Stop.
+    #[default]
+    Stall,
+    /// Put the batch into the dead-letter log, and go on after it.
+    Skip,
 }
 
 /// When the sink commits.
@@ -149,6 +242,8 @@ pub struct Retry {
     /// Every wait at most.
     #[serde(deserialize_with = "duration")]
     pub max_backoff: Duration,
+    /// When a write has failed that often.
+    pub on_failure: WriteFailure,
 }
 
 impl Default for Retry {
@@ -157,6 +252,7 @@ impl Default for Retry {
             attempts: 10,
             min_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(60),
+            on_failure: WriteFailure::Stall,
         }
     }
 }

@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub use error::ConfigError;
-pub use file::{Buffer, Commit, Component, DeadLetter, Grants, Limits, Materialize, Retry, Source};
+pub use file::{
+    Buffer, Commit, Component, DeadLetter, Grants, HistoryLoss, KeyViolation, Limits, Materialize,
+    NewColumns, Retry, Source, WriteFailure,
+};
 pub use secrets::{SecretSource, SecretValue};
 
 /// A configuration with every setting, its default and its meaning.

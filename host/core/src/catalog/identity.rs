@@ -79,7 +79,11 @@ impl Object {
                 .map(|c| c.name.clone())
                 .filter(|name| !is_known(name))
                 .collect();
-            let key: Vec<_> = view.key.iter().map(|i| view.columns[*i].name.clone()).collect();
+            let key: Vec<_> = view
+                .key
+                .iter()
+                .map(|i| view.columns[*i].name.clone())
+                .collect();
             view.columns.retain(|c| is_known(&c.name));
             identity.columns.retain(|(name, _)| is_known(name));
             view.key = key
@@ -173,4 +177,3 @@ pub fn check_identity(then: &ViewIdentity, now: &ViewIdentity) -> Result<(), Cat
     }
     Ok(())
 }
-

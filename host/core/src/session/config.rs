@@ -92,6 +92,35 @@ pub enum OnFailure {
 }
 
 impl SessionConfig {
+    /// A configuration with the default of everything that has one.
+    pub fn new(
+        sink_id: String,
+        component_digest: String,
+        views: Vec<ViewConfig>,
+        envelope: Envelope,
+    ) -> Self {
+        Self {
+            sink_id,
+            component_digest,
+            views,
+            envelope,
+            netted: false,
+            cluster: None,
+            up_to: None,
+            allow_short_retention: false,
+            identity: IdentityPolicy::default(),
+            on_history_loss: OnHistoryLoss::default(),
+            on_key_violation: OnKeyViolation::default(),
+            on_failure: OnFailure::default(),
+            commit_interval: Duration::ZERO,
+            idle_commit_interval: Duration::from_secs(10),
+            max_commit_bytes: 64 << 20,
+            memory_bytes: 64 << 20,
+            spill_bytes: 4 << 30,
+            retry: RetryPolicy::default(),
+        }
+    }
+
     /// How many connections to Materialize are used: one for each view and, after those, one for
     /// what is asked beside them.
     pub fn connections(&self) -> usize {

@@ -31,9 +31,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-pub use command::{
-    Command, DeadLetter, Event, Notice, Outcome, SourceCommand, SourceEvent, Write,
-};
+pub use command::{Command, DeadLetter, Event, Notice, Outcome, SourceCommand, SourceEvent, Write};
 pub use config::{OnFailure, OnHistoryLoss, OnKeyViolation, SessionConfig, ViewConfig};
 pub use error::SessionError;
 
@@ -114,6 +112,11 @@ impl Session {
         self.reader.closed()
     }
 
+    /// Changes read since the last call; progress rows are none.
+    pub fn take_changes_read(&mut self) -> u64 {
+        self.reader.take_changes_read()
+    }
+
     /// Bytes of changes in memory.
     pub fn memory_bytes(&self) -> usize {
         self.writer.memory_bytes() + self.reader.memory_bytes()
@@ -137,13 +140,9 @@ impl Session {
             return;
         }
         for row in rows {
-            let accepted = self.reader.handle_row(
-                connection,
-                names,
-                &row,
-                &self.config,
-                &mut self.commands,
-            );
+            let accepted =
+                self.reader
+                    .handle_row(connection, names, &row, &self.config, &mut self.commands);
             if let Err(error) = accepted {
                 self.fail(error);
                 break;
@@ -356,8 +355,10 @@ impl Session {
         if self.stopped {
             return;
         }
-        if self.ending.is_none() && self.reader.is_ended()
-            && self.writer.is_complete(self.config.end()) {
+        if self.ending.is_none()
+            && self.reader.is_ended()
+            && self.writer.is_complete(self.config.end())
+        {
             self.end(Outcome::Finished);
         }
         if let Some(outcome) = &self.ending {
@@ -442,8 +443,7 @@ impl Session {
         }
         // The first commit proves that the snapshot is whole, however small; the last one ends;
         // and with full buffers there is nothing to wait for.
-        let at_once =
-            self.writer.committed().is_none()
+        let at_once = self.writer.committed().is_none()
             || self.reader.is_ended()
             || self.reader.is_full(&self.config);
         let interval = if at_once {

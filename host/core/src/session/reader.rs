@@ -90,6 +90,7 @@ pub(super) struct Reader {
     lower: Option<Frontier>,
     spilled: BTreeMap<SegmentId, (usize, u64)>,
     next_margin: Option<Now>,
+    changes_read: u64,
 }
 
 impl Reader {
@@ -110,6 +111,7 @@ impl Reader {
             lower: None,
             spilled: BTreeMap::new(),
             next_margin: None,
+            changes_read: 0,
         }
     }
 
@@ -195,6 +197,10 @@ impl Reader {
 
     pub(super) fn has_closed_rows(&self) -> bool {
         cut::has_closed_rows(&self.held)
+    }
+
+    pub(super) fn take_changes_read(&mut self) -> u64 {
+        std::mem::take(&mut self.changes_read)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -425,7 +431,8 @@ impl Reader {
                 error,
             })?;
         match accepted {
-            None | Some(Accepted::Held) => {}
+            None | Some(Accepted::Nothing) => {}
+            Some(Accepted::Held) => self.changes_read += 1,
             // Only a stream that moves on shows that a reconnect has worked.
             Some(Accepted::Advanced(_)) => {
                 self.retries.reset();
@@ -440,6 +447,7 @@ impl Reader {
                         time: chunk.timestamps[0],
                     });
                 }
+                self.changes_read += 1;
                 out.push_back(Command::DeadLetter(Box::new(DeadLetter {
                     views: self.views.clone(),
                     segments: vec![Segment::alone(chunk)],

@@ -125,9 +125,8 @@ impl Side {
         let table = table.map_err(|e| Trouble::Server(Phase::SetUp, e))?;
         match std::mem::take(&mut self.state) {
             State::Connecting(purpose) => {
-                let mut first = VecDeque::from(statements::session_settings(
-                    config.cluster.as_deref(),
-                ));
+                let mut first =
+                    VecDeque::from(statements::session_settings(config.cluster.as_deref()));
                 if let Purpose::Hold(names) = &purpose {
                     first.extend(statements::hold_readable(names));
                 }

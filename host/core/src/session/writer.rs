@@ -221,7 +221,9 @@ impl Writer {
     /// Whether this worker's epoch is stored.
     #[cfg(test)]
     pub(super) fn has_claimed(&self) -> bool {
-        self.expected.as_ref().is_some_and(|text| text.contains(&self.worker))
+        self.expected
+            .as_ref()
+            .is_some_and(|text| text.contains(&self.worker))
     }
 
     pub(super) fn has_raised_generation(&self) -> bool {
@@ -291,7 +293,9 @@ impl Writer {
                 self.settle(now, stored.as_deref(), in_flight, config, out)
             }
             (Ok(stored), None) => {
-                let found = stored.as_deref().map(|text| Checkpoint::parse(text, &config.sink_id));
+                let found = stored
+                    .as_deref()
+                    .map(|text| Checkpoint::parse(text, &config.sink_id));
                 match found.transpose() {
                     Ok(found) => {
                         self.expected = stored;

@@ -234,7 +234,9 @@ impl Streams {
         // What the session does when some views start with a snapshot.
         for from in starts {
             if let From::SnapshotAt(as_of) = from {
-                views.iter_mut().for_each(|held| held.set_boundary(as_of + 1));
+                views
+                    .iter_mut()
+                    .for_each(|held| held.set_boundary(as_of + 1));
             }
         }
         Self {
@@ -245,6 +247,10 @@ impl Streams {
     }
 
     /// Carries out one event of a view; gives what there is to compare.
+    #[allow(
+        clippy::unwrap_used,
+        reason = "a case that is written wrongly is to fail"
+    )]
     fn event(&mut self, view: usize, event: &[Value]) -> Option<Value> {
         let number = |i: usize| event[i].as_u64().unwrap();
         let held = &mut self.views[view];

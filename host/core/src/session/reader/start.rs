@@ -193,10 +193,15 @@ impl Reader {
     ) {
         let is_new = self.held.len() != starts.len();
         if is_new {
-            self.held = self.views.iter().zip(0..).map(|(view, index)| {
-                let empty = Chunk::new(index, view.columns.iter().map(|c| &c.ty));
-                Held::new(empty, Start::Snapshot)
-            }).collect();
+            self.held = self
+                .views
+                .iter()
+                .zip(0..)
+                .map(|(view, index)| {
+                    let empty = Chunk::new(index, view.columns.iter().map(|c| &c.ty));
+                    Held::new(empty, Start::Snapshot)
+                })
+                .collect();
         }
         let mut dropped = Vec::new();
         for (held, start) in self.held.iter_mut().zip(starts) {

@@ -7,12 +7,12 @@ mod stream;
 mod write;
 
 use super::*;
-use crate::types::Envelope;
 use crate::batch::Failure;
 use crate::catalog::{IdentityPolicy, Table};
 use crate::checkpoint::Checkpoint;
 use crate::retry::RetryPolicy;
 use crate::server_error::{ErrorKind, ServerError};
+use crate::types::Envelope;
 
 /// A row of the upsert stream of `t (id integer, name text)`.
 #[derive(Clone, Debug)]

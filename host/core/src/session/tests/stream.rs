@@ -220,7 +220,13 @@ fn a_key_violation_is_told_and_deletes_what_may_be_there() {
         put(110, 3),
         progress(120),
     ]);
-    assert_eq!(told, ["dead letter key-violation: 1 rows from 110", "write 100..120 with 3 rows"]);
+    assert_eq!(
+        told,
+        [
+            "dead letter key-violation: 1 rows from 110",
+            "write 100..120 with 3 rows"
+        ]
+    );
 
     let mut script = Script::snapshot(config());
     script.rows(&[progress(10)]);

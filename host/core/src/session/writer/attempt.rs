@@ -28,7 +28,14 @@ impl Writer {
         };
         let in_flight = self.in_flight(Purpose::Batch, info, Some(taken.upper), config);
         let segments = taken.segments;
-        self.send(Box::new(InFlight { segments, ..in_flight }), config, out)
+        self.send(
+            Box::new(InFlight {
+                segments,
+                ..in_flight
+            }),
+            config,
+            out,
+        )
     }
 
     /// Takes over what is stored, and takes the next epoch with a write of nothing.
@@ -96,7 +103,10 @@ impl Writer {
         let is_replaced = |view: &u32| self.committed.is_none() || info.snapshot_of.contains(view);
         let views = self.identities.iter().zip(0..).map(|(now, view)| {
             let former = self.former.get(&view);
-            former.filter(|_| !is_replaced(&view)).unwrap_or(now).clone()
+            former
+                .filter(|_| !is_replaced(&view))
+                .unwrap_or(now)
+                .clone()
         });
         InFlight {
             next: Checkpoint {
