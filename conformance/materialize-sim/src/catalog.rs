@@ -20,6 +20,8 @@ CREATE TABLE mz_internal.mz_storage_shards (object_id TEXT(25,-1), shard_id TEXT
 CREATE TABLE mz_internal.mz_frontiers (object_id TEXT(25,-1), read_frontier INT(16552,-1), write_frontier INT(16552,-1));
 CREATE TABLE mz_internal.mz_subscriptions (id TEXT(25,-1), session_id TEXT(2950,-1), cluster_id TEXT(25,-1), created_at TEXT(1184,-1), referenced_object_ids TEXT(16384,-1));
 CREATE TABLE mz_internal.mz_history_retention_strategies (id TEXT(25,-1), strategy TEXT(25,-1), value TEXT(3802,-1));
+CREATE TABLE mz_catalog.mz_sources (id TEXT(25,-1), name TEXT(25,-1), envelope_type TEXT(25,-1));
+CREATE TABLE mz_internal.mz_object_transitive_dependencies (object_id TEXT(25,-1), referenced_object_id TEXT(25,-1));
 CREATE VIEW mz_catalog.mz_relations AS SELECT * FROM mz_objects WHERE type <> 'index';
 CREATE VIEW mz_catalog.mz_tables AS SELECT * FROM mz_objects WHERE type = 'table';
 CREATE VIEW mz_catalog.mz_materialized_views AS SELECT * FROM mz_objects WHERE type = 'materialized-view';
@@ -94,6 +96,20 @@ pub(crate) fn catalog(connection: &Connection, world: &World) -> rusqlite::Resul
             .collect();
         for global_id in &global_ids {
             insert("mz_internal.mz_object_global_ids", params![id, global_id])?;
+        }
+        let is_source = inner.own_timelines.contains(&object.id());
+        if is_source {
+            insert(
+                "mz_catalog.mz_sources",
+                params![id, name.item, "materialize"],
+            )?;
+        }
+        for input in inner.objects.iter().filter(|input| object.reads(input)) {
+            let input = format!("u{}", input.id());
+            insert(
+                "mz_internal.mz_object_transitive_dependencies",
+                params![id, input],
+            )?;
         }
         for (at, c) in object.columns.iter().enumerate() {
             let none = None::<String>;

@@ -188,6 +188,16 @@ impl Control {
         Ok(())
     }
 
+    /// Lists an object as a source with `ENVELOPE MATERIALIZE`, whose times are its own.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownObject`].
+    pub fn set_own_timeline(&self, name: &str) -> Result<(), SimError> {
+        let object = self.object(name)?;
+        self.world.inner().own_timelines.insert(object.id());
+        Ok(())
+    }
+
     /// Drops a cluster; subscriptions that run in it fail.
     pub fn drop_cluster(&self, cluster: &str) {
         self.world.inner().clusters.retain(|name| name != cluster);

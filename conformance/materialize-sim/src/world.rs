@@ -1,6 +1,6 @@
 //! The server's state: its objects, its clock, and what tests look at.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     /// How far behind the clock a SERIALIZABLE transaction reads, in milliseconds.
     pub(crate) serializable_lag: u64,
     pub(crate) logins: Logins,
+    /// Sources with `ENVELOPE MATERIALIZE`, by catalog id.
+    pub(crate) own_timelines: BTreeSet<u64>,
     /// Why the catalog does not answer.
     pub(crate) catalog_failure: Option<Failure>,
     /// Where the next connection is cut, in bytes.
@@ -111,6 +113,7 @@ impl World {
                 max_buffered_bytes: u64::MAX,
                 serializable_lag: 0,
                 logins: Logins::Accepted,
+                own_timelines: BTreeSet::new(),
                 catalog_failure: None,
                 cut_next_after: None,
                 next_id: first_id,

@@ -107,11 +107,9 @@ impl World {
             }
         } else if sql.contains("mz_frontiers") {
             for object in objects {
-                let mut values = row([self.since_of(object).to_string()]);
-                if sql.contains("write_frontier") {
-                    values.push(Some((self.clock + 1).to_string()));
-                }
-                rows.push(values);
+                let id = format!("u{}", object.id);
+                let (since, upper) = (self.since_of(object), self.clock + 1);
+                rows.push(row([id.clone(), id, since.to_string(), upper.to_string()]));
             }
         } else if sql.contains("mz_storage_shards") {
             let shard = |object: &Object| row([self.shards[object.shard].name.clone()]);

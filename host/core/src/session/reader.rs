@@ -452,7 +452,10 @@ impl Reader {
                     views: self.views.clone(),
                     segments: vec![Segment::alone(chunk)],
                     category: "key-violation".into(),
-                    message: "several rows have this key, so the target has none of them".into(),
+                    message:
+                        "several rows have this key, so the target has none of them: source.key \
+                              must be unique"
+                            .into(),
                 })));
             }
         }
