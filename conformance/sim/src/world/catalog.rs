@@ -108,8 +108,10 @@ impl World {
         } else if sql.contains("mz_frontiers") {
             for object in objects {
                 let id = format!("u{}", object.id);
-                let (since, upper) = (self.since_of(object), self.clock + 1);
-                rows.push(row([id.clone(), id, since.to_string(), upper.to_string()]));
+                let mut values = row([id.clone(), id, self.since_of(object).to_string()]);
+                let is_open = !self.shards[object.shard].constant;
+                values.push(is_open.then(|| (self.clock + 1).to_string()));
+                rows.push(values);
             }
         } else if sql.contains("mz_storage_shards") {
             let shard = |object: &Object| row([self.shards[object.shard].name.clone()]);
