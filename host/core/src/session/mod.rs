@@ -55,6 +55,8 @@ pub struct Session {
     commands: VecDeque<Command>,
     /// What was told about views, so that a look-up does not say it again.
     told: Vec<(usize, Change)>,
+    /// Whether the checkpoint was found ahead of the objects.
+    is_ahead: bool,
     now: Now,
     /// Set once it is known how this ends.
     ending: Option<Outcome>,
@@ -71,6 +73,7 @@ impl Session {
             writer: Writer::new(seed),
             commands: VecDeque::new(),
             told: Vec::new(),
+            is_ahead: false,
             now: Duration::ZERO,
             ending: None,
             stopped: false,
@@ -399,10 +402,17 @@ impl Session {
         // What was handed to the writer is replayable here, so reading goes on after it.
         let from = self.reader.lower().max(self.writer.committed());
         if let Some(Err(error)) = from.map(|from| self.reader.check_not_ahead(from)) {
-            self.fail(error.into());
-            self.pump();
+            // While this worker waited for its epoch, another one may have gone on: what the
+            // catalog said is looked up again before it counts.
+            if std::mem::replace(&mut self.is_ahead, true) {
+                self.fail(error.into());
+                self.pump();
+            } else {
+                self.reader.look_up_again(&mut self.commands);
+            }
             return;
         }
+        self.is_ahead = false;
         if self.writer.is_complete(self.config.end()) {
             self.end(Outcome::Finished);
             self.pump();

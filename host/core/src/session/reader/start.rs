@@ -213,7 +213,7 @@ impl Reader {
         self.forget(dropped, out);
     }
 
-    /// Starts over from the look-up, after what is held turned out not to be wanted.
+    /// Reads everything anew from what is committed, after what is held turned out not to be wanted.
     pub(in crate::session) fn reconnect(&mut self, out: &mut VecDeque<Command>) {
         self.lower = None;
         let mut dropped = Vec::new();
@@ -221,6 +221,11 @@ impl Reader {
             dropped.extend(held.restart(Start::Snapshot));
         }
         self.forget(dropped, out);
+        self.look_up_again(out);
+    }
+
+    /// Starts over from the look-up.
+    pub(in crate::session) fn look_up_again(&mut self, out: &mut VecDeque<Command>) {
         self.disconnect(out);
         self.connect(out);
     }
