@@ -61,7 +61,6 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         "sink-retryable" | "sink-unknown" | "sink-trapped" => {
             worker.sink_failures + worker.claims_lost > budget
         }
-        "sink-retryable" | "sink-unknown" | "sink-trapped" => worker.sink_failures > budget,
         "dead-letter" => state.letters_full_until > 0,
         "sink-permanent" => has(Mark::Permanent),
         "sink-limit" => has(Mark::Limit),
