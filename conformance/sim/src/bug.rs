@@ -13,8 +13,8 @@ pub(crate) enum ModelBug {
     SnapshotInPlace,
     /// A row is left out and nobody is told.
     SilentReject,
-    /// The idempotency key counts within the batch instead of within the time.
-    OrdinalOfBatch,
+    /// The idempotency key of a row of a snapshot is that of a change at that time.
+    SnapshotKeysAsChanges,
     /// A lost answer is taken for a success.
     UnknownIsDone,
 }
@@ -53,7 +53,7 @@ pub const BUGS: &[Bug] = &[
     model("claim-without-compare", ModelBug::ClaimWithoutCompare),
     model("snapshot-in-place", ModelBug::SnapshotInPlace),
     model("silent-reject", ModelBug::SilentReject),
-    model("ordinal-of-batch", ModelBug::OrdinalOfBatch),
+    model("snapshot-keys-as-changes", ModelBug::SnapshotKeysAsChanges),
     model("unknown-is-done", ModelBug::UnknownIsDone),
 ];
 

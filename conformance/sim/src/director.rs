@@ -253,7 +253,7 @@ impl Director {
             None => return false,
         };
         let gone = match error.code() {
-            "history-lost" => true,
+            "history-lost" | "checkpoint-ahead" => true,
             "object-replaced" | "object-dropped" | "unknown-object" => {
                 state.calm || state.dice.chance(300)
             }

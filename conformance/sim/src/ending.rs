@@ -1,18 +1,11 @@
 //! How a worker may end: only for a reason that it was given.
 
-use mz_sink_core::session::Outcome;
+use mz_sink_core::session::{OnHistoryLoss, OnKeyViolation, Outcome};
 use mz_sink_core::types::CLOSED;
 
 use crate::state::State;
-use crate::target::TargetId;
 use crate::worker::{Mark, WorkerId};
 use crate::world::view_name;
-
-fn half_seen(state: &State, target: TargetId) -> bool {
-    let same = state.workers.iter().filter(|w| w.target == target);
-    same.into_iter()
-        .any(|worker| worker.marks.contains(&Mark::SawHalfAnObject))
-}
 
 /// Checks the end of a worker.
 ///
@@ -36,12 +29,24 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
     let explained = match error.code() {
         "connection" => spent || (!has(Mark::Connected) && worker.source_failures > 0),
         "fell-behind" => has(Mark::FellBehind) && spent,
-        "credentials-expired" => worker.expirations > 1 || (has(Mark::CredentialsExpired) && spent),
-        "history-lost" => has(Mark::HistoryLost),
+        "credentials-expired" => {
+            worker.expirations > u32::from(state.profile.views == 1)
+                || (has(Mark::CredentialsExpired) && spent)
+        }
+        "history-lost" => {
+            let stalls = state.profile.on_history_loss == OnHistoryLoss::Stall;
+            has(Mark::HistoryLost) && (stalls || spent || !has(Mark::Resumed))
+        }
+        // What has ended cannot be followed by what goes on.
+        "checkpoint-ahead" => target.frontier == Some(CLOSED),
+        "dead-letter" => has(Mark::LettersFull),
+        "key-violation" => {
+            let stalls = state.profile.on_key_violation == OnKeyViolation::Stall;
+            stalls && has(Mark::KeyViolation)
+        }
         "object-dropped" => has(Mark::ObjectDropped) || has(Mark::SawNoObject),
         "unknown-object" => has(Mark::SawNoObject),
-        // One worker's half of an object may be in the checkpoint of all.
-        "object-replaced" if half_seen(state, worker.target) => true,
+        "object-replaced" if state.profile.identity.refollow => false,
         "object-replaced" => (0..state.profile.views).any(|view| {
             let expected = target.expected[view].as_ref().map(|e| e.shard);
             let others = |shard: usize| {
@@ -50,8 +55,6 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
             };
             expected.map_or_else(|| others(view), others)
         }),
-        // The queries of one look-up do not see one catalog.
-        "no-key" | "schema-mismatch" => has(Mark::SawHalfAnObject),
         "indexed-target" => has(Mark::SawIndex),
         "canceled" => has(Mark::Canceled),
         "result-too-large" => has(Mark::TooLarge),
@@ -61,7 +64,6 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         "sink-retryable" | "sink-unknown" | "sink-trapped" => {
             worker.sink_failures + worker.claims_lost > budget
         }
-        "dead-letter" => state.letters_full_until > 0,
         "sink-permanent" => has(Mark::Permanent),
         "sink-limit" => has(Mark::Limit),
         _ => false,

@@ -26,6 +26,9 @@ struct Arguments {
     /// With --seed: switch kinds of faults off.
     #[arg(long, requires = "seed", value_delimiter = ',')]
     without: Vec<String>,
+    /// With --seed: show every event, not only the last.
+    #[arg(long, requires = "seed")]
+    all: bool,
     /// With --seed: a quiet run with one strike, such as kill@17.
     #[arg(long, requires = "seed")]
     strike: Option<String>,
@@ -74,6 +77,7 @@ fn one(seed: u64, arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
         steps: arguments.steps,
         without: arguments.without.clone(),
         strike: arguments.strike.clone(),
+        all: arguments.all,
     };
     let (profile, report) = match run_seed(seed, &cut, bug) {
         Ok(report) => report,

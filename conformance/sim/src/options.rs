@@ -7,25 +7,26 @@ use mz_sink_driver::{DeadLetters, Options, Progress};
 use tokio::sync::watch;
 
 use crate::profile::Profile;
-use crate::source::ModelSource;
 use crate::world::{Layout, view_name};
-
-/// One connection for each view, and one beside them.
-pub(crate) fn sources(views: usize, mut source: impl FnMut() -> ModelSource) -> Vec<ModelSource> {
-    (0..=views).map(|_| source()).collect()
-}
 
 /// What the session needs to know.
 pub(crate) fn session(profile: &Profile, sink_id: &str) -> SessionConfig {
-    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
-    let views = vec![ViewConfig {
-        object: format!("db.s.{}", view_name(0)),
+    let views = (0..profile.views).map(|view| ViewConfig {
+        object: format!("db.s.{}", view_name(view)),
         name: None,
-        key: strings(Layout(0).key()),
-    }];
+        key: Layout(view)
+            .key()
+            .iter()
+            .map(|name| name.to_string())
+            .collect(),
+    });
     SessionConfig {
         netted: profile.netted,
         allow_short_retention: true,
+        identity: profile.identity,
+        on_history_loss: profile.on_history_loss,
+        on_key_violation: profile.on_key_violation,
+        on_failure: profile.on_failure,
         commit_interval: profile.commit_interval,
         idle_commit_interval: profile.idle_commit_interval,
         max_commit_bytes: profile.max_commit_bytes,
@@ -35,7 +36,7 @@ pub(crate) fn session(profile: &Profile, sink_id: &str) -> SessionConfig {
         ..SessionConfig::new(
             sink_id.into(),
             "sha256:model".into(),
-            views,
+            views.collect(),
             profile.envelope,
         )
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use mz_sink_core::catalog::IdentityPolicy;
 use mz_sink_core::retry::RetryPolicy;
+use mz_sink_core::session::{OnFailure, OnHistoryLoss, OnKeyViolation};
 use mz_sink_core::types::Envelope;
 
 use crate::dice::Dice;
@@ -182,6 +184,8 @@ impl Faults {
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     pub(crate) seed: u64,
+    /// How many of the last events are shown.
+    pub(crate) kept: usize,
     /// Things that happen before all is well again.
     pub(crate) steps: u64,
     pub(crate) views: usize,
@@ -207,10 +211,14 @@ pub(crate) struct Profile {
     pub(crate) max_commit_bytes: usize,
     pub(crate) memory_bytes: usize,
     pub(crate) retry: RetryPolicy,
+    pub(crate) identity: IdentityPolicy,
+    pub(crate) on_history_loss: OnHistoryLoss,
+    pub(crate) on_key_violation: OnKeyViolation,
+    pub(crate) on_failure: OnFailure,
 }
 
 /// The most views of a run.
-pub(crate) const MAX_VIEWS: u64 = 1;
+pub(crate) const MAX_VIEWS: u64 = 3;
 
 impl Profile {
     /// The profile of `seed`.
@@ -245,6 +253,7 @@ impl Profile {
         };
         Self {
             seed,
+            kept: 80,
             steps: dice.within(40..=400),
             views,
             constant: if dice.chance(60) {
@@ -279,6 +288,26 @@ impl Profile {
                 min_backoff: Duration::from_millis(100),
                 max_backoff: Duration::from_millis(3_000),
             },
+            identity: IdentityPolicy {
+                refollow: dice.chance(500),
+                ..IdentityPolicy::default()
+            },
+            on_history_loss: if dice.chance(500) {
+                OnHistoryLoss::Resnapshot
+            } else {
+                OnHistoryLoss::Stall
+            },
+            on_key_violation: if dice.chance(100) {
+                OnKeyViolation::Stall
+            } else {
+                OnKeyViolation::Reject
+            },
+            // Where a batch is not one transaction, a part of what is skipped may be there.
+            on_failure: if kind == Kind::Transactional && dice.chance(400) {
+                OnFailure::Skip
+            } else {
+                OnFailure::Stall
+            },
         }
     }
 
@@ -304,6 +333,11 @@ impl Profile {
         quiet.faults = Faults::default().with(Fault::Rejects);
         quiet.strike = strike;
         quiet
+    }
+
+    /// Whether a worker may read a snapshot where it has committed before.
+    pub(crate) fn may_resnapshot(&self) -> bool {
+        self.identity.refollow || self.on_history_loss == OnHistoryLoss::Resnapshot
     }
 
     /// In one line, for people.

@@ -63,6 +63,8 @@ pub struct Cut {
     pub without: Vec<String>,
     /// A quiet run with one strike instead, such as `kill@17`.
     pub strike: Option<String>,
+    /// Every event is shown, not only the last.
+    pub all: bool,
 }
 
 /// What to make of a profile before it is run.
@@ -88,7 +90,10 @@ fn profile(seed: u64, smaller: Smaller<'_>) -> Profile {
 pub fn run_seed(seed: u64, cut: &Cut, bug: Option<Bug>) -> Result<(String, Report), String> {
     if let Some(text) = &cut.strike {
         let strike = Strike::parse(text).ok_or_else(|| format!("there is no strike {text:?}"))?;
-        let profile = Profile::quiet(seed, Some(strike));
+        let mut profile = Profile::quiet(seed, Some(strike));
+        if cut.all {
+            profile.kept = usize::MAX;
+        }
         return Ok((profile.describe(), twice(&profile, bug)));
     }
     let without = cut
@@ -105,7 +110,10 @@ pub fn run_seed(seed: u64, cut: &Cut, bug: Option<Bug>) -> Result<(String, Repor
         steps: cut.steps,
         without: &without,
     };
-    let profile = profile(seed, smaller);
+    let mut profile = profile(seed, smaller);
+    if cut.all {
+        profile.kept = usize::MAX;
+    }
     Ok((profile.describe(), twice(&profile, bug)))
 }
 

@@ -4,6 +4,8 @@ mod convergent;
 mod events;
 mod pull;
 
+pub(crate) use pull::decoded;
+
 use mz_sink_core::batch::{BatchInfo, BatchRows, Failure, SinkError};
 use mz_sink_core::types::View;
 use mz_sink_driver::Sink;

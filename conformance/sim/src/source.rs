@@ -134,12 +134,13 @@ impl ModelSource {
             .ok_or_else(|| connection_lost("not connected"))?;
         let table = self.sim.state().world.answer(session, sql)?;
         self.sim.note(format_args!(
-            "worker {} ran {sql}: {} row(s)",
+            "worker {} ran {}: {} row(s)",
             self.worker,
+            gist(sql),
             table.rows.len()
         ));
-        if self.sim.state().world.asks_for_the_gone(sql) {
-            self.sim.state().workers[self.worker].mark(Mark::SawHalfAnObject);
+        if sql.contains("SNAPSHOT = false") {
+            self.sim.state().workers[self.worker].mark(Mark::Resumed);
         }
         if sql.contains("mz_indexes") && !table.rows.is_empty() {
             self.sim.state().workers[self.worker].mark(Mark::SawIndex);
@@ -229,6 +230,9 @@ impl ModelSource {
             match self.rows()? {
                 None => return Ok(BlockEnd::Complete),
                 Some(ready) if !ready.rows.is_empty() => {
+                    if ready.has_violation() {
+                        self.sim.state().workers[self.worker].mark(Mark::KeyViolation);
+                    }
                     self.sim.note(format_args!(
                         "worker {} gets {} row(s) up to {}",
                         self.worker,
@@ -295,6 +299,19 @@ impl Drop for ModelSource {
     }
 }
 
+/// A look-up by what it looks at; anything else in full.
+fn gist(sql: &str) -> &str {
+    let rest = sql.split_once(" FROM mz_").map_or(sql, |(_, rest)| rest);
+    match sql.contains("mz_frontiers f") {
+        true => "mz_frontiers",
+        false => rest
+            .split(' ')
+            .next()
+            .filter(|_| rest != sql)
+            .unwrap_or(sql),
+    }
+}
+
 /// Rows on their way.
 #[derive(Default)]
 pub(crate) struct ModelBlock {
@@ -303,6 +320,11 @@ pub(crate) struct ModelBlock {
 }
 
 impl ModelBlock {
+    fn has_violation(&self) -> bool {
+        let violates = |row: &TextRow| row[2].as_deref() == Some("key_violation");
+        self.rows.iter().any(violates)
+    }
+
     fn last_time(&self) -> &str {
         let last = self.rows.last().and_then(|row| row[0].as_deref());
         last.unwrap_or_default()

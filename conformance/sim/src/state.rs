@@ -59,7 +59,7 @@ impl Sim {
         Arc::new(Self {
             state: Mutex::new(State {
                 dice: dice.fork(),
-                trace: Trace::default(),
+                trace: Trace::new(profile.kept),
                 targets: vec![Target::new(0, &profile)],
                 workers: Vec::new(),
                 texts: BTreeSet::new(),

@@ -4,20 +4,28 @@ use std::collections::VecDeque;
 use std::fmt::{Arguments, Write};
 use std::time::Duration;
 
-/// Events kept for the report of a failure.
-const KEPT: usize = 80;
-
 /// All events so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Trace {
+    /// How many of the last are kept.
+    kept: usize,
     hash: u64,
     events: u64,
     last: VecDeque<String>,
 }
 
 impl Trace {
+    pub(crate) fn new(kept: usize) -> Self {
+        Self {
+            kept,
+            hash: 0,
+            events: 0,
+            last: VecDeque::new(),
+        }
+    }
+
     pub(crate) fn note(&mut self, at: Duration, what: Arguments<'_>) {
-        let mut line = if self.last.len() == KEPT {
+        let mut line = if self.last.len() >= self.kept {
             self.last.pop_front().unwrap_or_default()
         } else {
             String::new()

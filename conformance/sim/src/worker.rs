@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use mz_sink_core::server_error::ServerError;
-use mz_sink_core::session::{Notice, Outcome};
+use mz_sink_core::session::{Notice, OnKeyViolation, Outcome};
 use mz_sink_driver::{DeadLetters, Refused, run};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 use crate::dice::Dice;
 use crate::options;
 use crate::profile::{Blow, Fault};
-use crate::sink::ModelSink;
+use crate::sink::{ModelSink, decoded};
 use crate::source::ModelSource;
 use crate::state::Shared;
-use crate::target::TargetId;
+use crate::target::{Letter, TargetId};
 
 /// Names a worker for ever.
 pub(crate) type WorkerId = usize;
@@ -28,8 +28,8 @@ pub(crate) enum Mark {
     Connected,
     SawIndex,
     SawNoObject,
-    /// The object went away between two queries of one look-up.
-    SawHalfAnObject,
+    /// Went on from a checkpoint.
+    Resumed,
     CredentialsExpired,
     HistoryLost,
     ObjectDropped,
@@ -38,6 +38,8 @@ pub(crate) enum Mark {
     TooLarge,
     Poisoned,
     InvalidId,
+    LettersFull,
+    KeyViolation,
     Permanent,
     Limit,
     ShutDown,
@@ -95,7 +97,7 @@ impl Worker {
             Some(_) if text.contains("fell behind") => Mark::FellBehind,
             Some(_) if text.contains("max size") => Mark::TooLarge,
             Some(_) if text.contains("division") => Mark::Poisoned,
-            Some(_) if text.contains("invalid id") => Mark::InvalidId,
+            Some(_) if text.contains("invalid id") || text.contains("unknown") => Mark::InvalidId,
             _ => return,
         };
         self.mark(mark);
@@ -135,12 +137,17 @@ impl Worker {
 
 /// Starts a worker of the deployment `target`.
 pub(crate) fn start(sim: &Shared, target: TargetId) -> WorkerId {
-    let (id, mut dice, views, config) = {
+    let (id, mut dice, config) = {
         let mut state = sim.state();
         let dice = state.dice.fork();
-        let config = options::session(&state.profile, &state.targets[target].sink_id);
-        (state.workers.len(), dice, state.profile.views, config)
+        let mut config = options::session(&state.profile, &state.targets[target].sink_id);
+        if state.calm {
+            // What an operator sets who wants to go on.
+            config.on_key_violation = OnKeyViolation::Reject;
+        }
+        (state.workers.len(), dice, config)
     };
+    let connections = config.connections();
     let (shutdown, asked) = watch::channel(false);
     sim.state().workers.push(Worker {
         target,
@@ -158,11 +165,14 @@ pub(crate) fn start(sim: &Shared, target: TargetId) -> WorkerId {
         killed: false,
     });
     sim.note(format_args!("worker {id} starts for target {target}"));
-    let sources = options::sources(views, || ModelSource::new(sim.clone(), id, dice.fork()));
+    let sources: Vec<_> = (0..connections)
+        .map(|_| ModelSource::new(sim.clone(), id, dice.fork()))
+        .collect();
     let sink = ModelSink::new(sim.clone(), id, target, dice.fork());
     let told = sim.clone();
     let letters = Arc::new(Letters {
         sim: sim.clone(),
+        worker: id,
         target,
     });
     let tell = Box::new(move |notice: &Notice| hear(&told, id, target, notice));
@@ -242,6 +252,10 @@ fn hear(sim: &Shared, id: WorkerId, target: TargetId, notice: &Notice) {
                     target.frontier
                 ))
             }
+            Notice::Skipped { lower, upper, .. } => {
+                target.given_up.insert((id, *lower, *upper));
+                None
+            }
             _ => None,
         }
     };
@@ -253,32 +267,25 @@ fn hear(sim: &Shared, id: WorkerId, target: TargetId, notice: &Notice) {
 /// The dead-letter log of a deployment.
 struct Letters {
     sim: Shared,
+    worker: WorkerId,
     target: TargetId,
 }
 
 impl DeadLetters for Letters {
     fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
         let full = self.sim.state().letters_full_until > self.sim.millis();
+        let mut state = self.sim.state();
         if full {
+            state.workers[self.worker].mark(Mark::LettersFull);
             return Err(io::Error::other("no space left on device"));
         }
-        let mut form = Vec::new();
-        let (view, chunk, row) = (refused.view, refused.chunk, refused.row);
-        mz_sink_core::json::write_rows(chunk, view, 0, row..row + 1, &mut form);
-        let form = String::from_utf8_lossy(&form);
-        let value = form
-            .find(crate::world::REFUSED)
-            .and_then(|at| form[at..].split('"').next())
-            .unwrap_or_default();
-        let time = chunk.timestamps[row];
-        let mut state = self.sim.state();
-        let target = &mut state.targets[self.target];
-        if refused.category == "key-violation" {
-            target.told.insert(time);
-        } else {
-            let letter = (chunk.view as usize, time, value.into());
-            target.letters.insert(letter);
-        }
+        let view = refused.chunk.view as usize;
+        let letter = Letter {
+            view,
+            time: refused.chunk.timestamps[refused.row],
+            key: decoded(refused.view, refused.chunk, refused.row).key,
+        };
+        state.targets[self.target].letters.insert(letter);
         Ok(())
     }
 }

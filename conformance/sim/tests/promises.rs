@@ -81,7 +81,7 @@ fn a_failure_is_made_smaller_and_repeats() {
         without: after("--without")
             .map(|names| names.split(',').map(Into::into).collect())
             .unwrap_or_default(),
-        strike: None,
+        ..Cut::default()
     };
     let (profile, report) = run_seed(failure.seed, &cut, bug).unwrap();
     assert_eq!(profile, failure.profile);

@@ -7,7 +7,6 @@ use crate::bug::ModelBug;
 use crate::target::{Change, Commit, Effect, Store, Subject};
 use crate::wire;
 use crate::worker::point;
-use crate::world::Text;
 
 impl ModelSink {
     pub(super) async fn deliver(&mut self, commit: Commit, changes: Vec<Change>) -> Answer<()> {
@@ -17,12 +16,11 @@ impl ModelSink {
         }
         let effects: Vec<_> = changes
             .iter()
-            .enumerate()
-            .filter(|(_, change)| !change.refused)
-            .map(|(at, change)| {
+            .filter(|change| !change.refused)
+            .map(|change| {
                 let of_snapshot = commit.info.snapshot_of.contains(&(change.view as u32));
                 Effect {
-                    key: self.idempotency_key(at, change, of_snapshot),
+                    key: change.idempotency_key.clone(),
                     subject: Subject::of(change, of_snapshot),
                 }
             })
@@ -37,25 +35,6 @@ impl ModelSink {
             return Ok(());
         }
         self.store(&commit).await
-    }
-
-    /// The same for the same change, however batches fall: everything that names it, and its
-    /// place within its time. Of a snapshot or not: a fenced worker may deliver a snapshot at a
-    /// time that is an ordinary one for its successor.
-    fn idempotency_key(&self, at: usize, change: &Change, of_snapshot: bool) -> Text {
-        let sink_id = self.sim.state().targets[self.target].sink_id.clone();
-        let view = &self.views[change.view].name;
-        let key = &change.row.key;
-        let ordinal = if self.sim.has_bug(ModelBug::OrdinalOfBatch) {
-            at as u32
-        } else {
-            change.ordinal
-        };
-        format!(
-            "{sink_id}/{view}/{}/{of_snapshot}/{}/{:?}/{ordinal}",
-            change.time, key.id, key.tag
-        )
-        .into()
     }
 
     async fn send_effects(&mut self, effects: Vec<Effect>) -> Answer<()> {

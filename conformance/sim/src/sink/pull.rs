@@ -1,11 +1,13 @@
 //! Pulls the rows of a batch, as a component would, and refuses some.
 
-use mz_sink_core::batch::{BatchRows, PullError, SinkError};
+use mz_sink_core::batch::{BatchInfo, BatchRows, PullError, SinkError};
 use mz_sink_core::chunk::{Chunk, Value};
+use mz_sink_core::keys::idempotency_key;
 use mz_sink_core::types::{Op, View};
 
 use super::{Answer, ModelSink, failure};
 use crate::bug::ModelBug;
+use crate::profile::Kind;
 use crate::target::Change;
 use crate::world::{Key, Row, Text};
 
@@ -33,7 +35,8 @@ impl ModelSink {
                     .broken(format!("worker {worker} pulled row {at} out of order"));
             }
             for index in 0..chunk.rows() {
-                changes.push(self.change(&chunk, index));
+                let change = self.change(&info, &chunk, index);
+                changes.push(change);
             }
         }
         if changes.len() as u64 != info.rows {
@@ -46,7 +49,10 @@ impl ModelSink {
         }
         for change in &changes {
             let snapshot = info.snapshot_of.contains(&(change.view as u32));
-            let inside = change.time < info.upper && (snapshot || change.time >= info.lower);
+            let inside = match snapshot {
+                true => change.time + 1 == info.upper,
+                false => (info.lower..info.upper).contains(&change.time),
+            };
             if !inside {
                 self.sim.broken(format!(
                     "worker {} got a change at {} in [{}, {})",
@@ -64,14 +70,27 @@ impl ModelSink {
         Ok(changes)
     }
 
-    fn change(&self, chunk: &Chunk, index: usize) -> Change {
+    /// Only events need one.
+    fn idempotency_key(&self, info: &BatchInfo, chunk: &Chunk, index: usize) -> Text {
+        let kind = self.sim.state().profile.kind;
+        if kind != Kind::AtLeastOnce {
+            return Text::from("");
+        }
+        let sink_id = self.sim.state().targets[self.target].sink_id.clone();
+        let of_snapshot = info.snapshot_of.contains(&chunk.view)
+            && !self.sim.has_bug(ModelBug::SnapshotKeysAsChanges);
+        let view = &self.views[chunk.view as usize];
+        idempotency_key(&sink_id, view, chunk, index, of_snapshot).into()
+    }
+
+    fn change(&self, info: &BatchInfo, chunk: &Chunk, index: usize) -> Change {
         let view = chunk.view as usize;
         let op = chunk.op(index);
-        let row = row(&self.views[view], chunk, index);
+        let row = decoded(&self.views[view], chunk, index);
         Change {
             view,
             time: chunk.timestamps[index],
-            ordinal: chunk.ordinals[index],
+            idempotency_key: self.idempotency_key(info, chunk, index),
             op,
             count: chunk.count(index),
             refused: row.is_refused(),
@@ -81,7 +100,7 @@ impl ModelSink {
 }
 
 /// Decodes a row by column name.
-fn row(view: &View, chunk: &Chunk, index: usize) -> Row {
+pub(crate) fn decoded(view: &View, chunk: &Chunk, index: usize) -> Row {
     let value = |name: &str| {
         let column = view.columns.iter().position(|column| column.name == name)?;
         Some(chunk.columns[column].get(index))

@@ -7,6 +7,9 @@ use crate::world::{Bag, Key, Shard, Text, Upsert, add, upserts};
 /// The contents, with the time of each key's last change.
 pub(crate) type Keyed = BTreeMap<Key, (u64, Option<Text>)>;
 
+/// Keys that a change was left out of, with its time.
+pub(crate) type Left = Vec<(u64, Key)>;
+
 /// A view, from its snapshot on. With unique keys this equals the object as of one below `upto`;
 /// with others it is what the envelope, which sees one time only, says from there.
 #[derive(Clone, Debug)]
@@ -21,8 +24,8 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// As of the snapshot. Also whether keys were left out of it.
-    pub(crate) fn new(index: usize, shard: &Shard, snapshot: u64, upsert: bool) -> (Self, bool) {
+    /// As of the snapshot. Also the keys that were left out of it, with their time.
+    pub(crate) fn new(index: usize, shard: &Shard, snapshot: u64, upsert: bool) -> (Self, Left) {
         let bag = shard.at(snapshot);
         let mut new = Self {
             shard: index,
@@ -32,40 +35,49 @@ impl Expected {
             bag: Bag::new(),
             upsert,
         };
-        let violated = new.change(snapshot, &bag);
-        (new, violated)
+        let mut left = Left::new();
+        new.change(snapshot, &bag, &mut left);
+        (new, left)
     }
 
-    /// Lets it reach `frontier`; gives the times at which a key was violated.
-    pub(crate) fn advance(&mut self, shard: &Shard, frontier: u64) -> Vec<u64> {
-        let mut violations = Vec::new();
+    /// Lets it reach `frontier`; gives the keys that were violated.
+    pub(crate) fn advance(&mut self, shard: &Shard, frontier: u64) -> Left {
+        let mut left = Left::new();
         if frontier > self.upto {
             for (time, changes) in shard.history.range(self.upto..frontier) {
-                if self.change(*time, changes) {
-                    violations.push(*time);
-                }
+                self.change(*time, changes, &mut left);
             }
             self.upto = frontier;
         }
-        violations
+        left
     }
 
-    fn change(&mut self, time: u64, changes: &Bag) -> bool {
+    /// Reaches `frontier` without the changes up to it; gives what was left out.
+    pub(crate) fn leave_out(&mut self, shard: &Shard, frontier: u64) -> Left {
+        let mut left = Left::new();
+        for (time, changes) in shard.history.range(self.upto..frontier.max(self.upto)) {
+            left.extend(changes.keys().map(|row| (*time, row.key.clone())));
+        }
+        self.upto = self.upto.max(frontier);
+        left
+    }
+
+    fn change(&mut self, time: u64, changes: &Bag, left: &mut Left) {
         if !self.upsert {
             for (row, diff) in changes {
                 add(&mut self.bag, row, *diff);
             }
-            return false;
+            return;
         }
-        let mut violated = false;
         for (key, upsert) in upserts(changes.iter().map(|(row, diff)| (row, *diff))) {
-            violated |= upsert == Upsert::Violation;
+            if upsert == Upsert::Violation {
+                left.push((time, key.clone()));
+            }
             match upsert {
                 Upsert::Put(value) => self.keyed.insert(key, (time, value)),
                 Upsert::Delete | Upsert::Violation => self.keyed.remove(&key),
             };
         }
-        violated
     }
 }
 

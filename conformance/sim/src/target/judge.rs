@@ -6,7 +6,7 @@ use mz_sink_core::types::CLOSED;
 use super::effects::Subject;
 use super::expected::truth;
 use super::tables::Table;
-use super::{Commit, Doc, Expected, Store, Target};
+use super::{Commit, Doc, Expected, Letter, Store, Target};
 use crate::worker::WorkerId;
 use crate::world::{Key, Upsert, World, is_refused};
 
@@ -65,7 +65,7 @@ impl Target {
             let shard = shard.and_then(|name| world.shard_named(&name));
             let shard =
                 shard.ok_or_else(|| format!("the checkpoint names no shard of view {view}"))?;
-            self.follow(world, commit, view, shard, frontier)
+            self.follow(world, worker, commit, view, shard, frontier)
                 .map_err(|error| format!("view {view}: {error}"))?;
             self.check_view(world, view, before)
                 .map_err(|error| format!("view {view} at frontier {frontier}: {error}"))?;
@@ -77,20 +77,22 @@ impl Target {
     fn follow(
         &mut self,
         world: &World,
+        worker: WorkerId,
         commit: &Commit,
         view: usize,
         shard: usize,
         frontier: u64,
     ) -> Verdict {
-        let mut violations = Vec::new();
+        let mut left = Vec::new();
         if commit.info.snapshot_of.contains(&(view as u32)) {
-            let time = commit.info.lower;
+            // The snapshot is one time, just below the cut.
+            let time = commit.info.upper.saturating_sub(1);
             if !world.snapshots.contains(&(shard, time)) {
                 return Err(format!("nobody read a snapshot at {time}"));
             }
             let (expected, violated) =
                 Expected::new(shard, &world.shards[shard], time, self.upsert);
-            violations.extend(violated.then_some(time));
+            left.extend(violated);
             self.expected[view] = Some(expected);
         }
         let expected = self.expected[view]
@@ -106,11 +108,17 @@ impl Target {
         if frontier > world.clock + 1 && !is_over {
             return Err(format!("the frontier {frontier} is in the future"));
         }
-        violations.extend(expected.advance(&world.shards[shard], frontier));
-        match violations.iter().find(|time| !self.told.contains(time)) {
-            Some(time) => Err(format!("a key violation at {time} was passed in silence")),
-            None => Ok(()),
+        let (lower, upper) = (commit.info.lower, commit.info.upper);
+        let given_up = commit.info.rows == 0 && self.given_up.contains(&(worker, lower, upper));
+        let shard = &world.shards[shard];
+        left.extend(match given_up {
+            true => expected.leave_out(shard, frontier),
+            false => expected.advance(shard, frontier),
+        });
+        for (time, key) in left {
+            self.check_letter(view, time, &key)?;
         }
+        Ok(())
     }
 
     fn check_view(&self, world: &World, view: usize, before: Option<u64>) -> Verdict {
@@ -136,7 +144,7 @@ impl Target {
                 let mut must = std::collections::BTreeMap::new();
                 for (key, (time, value)) in &expected.keyed {
                     if is_refused(value.as_ref()) {
-                        self.check_letter(view, *time, value.as_deref())?;
+                        self.check_letter(view, *time, key)?;
                     } else {
                         must.insert(key.clone(), value.clone());
                     }
@@ -151,13 +159,17 @@ impl Target {
         }
     }
 
-    fn check_letter(&self, view: usize, time: u64, value: Option<&str>) -> Verdict {
-        let value = value.unwrap_or_default();
-        if self.letters.contains(&(view, time, value.into())) {
+    fn check_letter(&self, view: usize, time: u64, key: &Key) -> Verdict {
+        let letter = Letter {
+            view,
+            time,
+            key: key.clone(),
+        };
+        if self.letters.contains(&letter) {
             Ok(())
         } else {
             Err(format!(
-                "{value:?} at {time} was skipped without a dead letter"
+                "{key:?} at {time} was skipped without a dead letter"
             ))
         }
     }
@@ -199,7 +211,7 @@ impl Target {
         if let Some((time, value)) = must
             && is_refused(value.as_ref())
         {
-            self.check_letter(view, *time, value.as_deref())?;
+            self.check_letter(view, *time, key)?;
             return if shown.is_none() {
                 Ok(())
             } else {
@@ -233,7 +245,7 @@ impl Target {
         for (time, changes, of_snapshot) in snapshot.into_iter().chain(stream) {
             for (row, diff) in changes {
                 if row.is_refused() {
-                    self.check_letter(view, time, row.value.as_deref())?;
+                    self.check_letter(view, time, &row.key)?;
                     continue;
                 }
                 let subject = Subject {

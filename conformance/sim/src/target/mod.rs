@@ -20,7 +20,7 @@ pub(crate) use tables::Tables;
 
 use crate::profile::{Kind, Profile};
 use crate::worker::WorkerId;
-use crate::world::Row;
+use crate::world::{Key, Row, Text};
 
 /// Names a deployment and its target.
 pub(crate) type TargetId = usize;
@@ -30,13 +30,21 @@ pub(crate) type TargetId = usize;
 pub(crate) struct Change {
     pub(crate) view: usize,
     pub(crate) time: u64,
-    pub(crate) ordinal: u32,
+    pub(crate) idempotency_key: Text,
     pub(crate) op: Op,
     pub(crate) count: u64,
     /// Without a value when it is a delete by key.
     pub(crate) row: Row,
     /// Whether the sink refused it.
     pub(crate) refused: bool,
+}
+
+/// A row in the dead-letter log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Letter {
+    pub(crate) view: usize,
+    pub(crate) time: u64,
+    pub(crate) key: Key,
 }
 
 /// A change of the checkpoint, with what belongs to it.
@@ -73,10 +81,10 @@ pub(crate) struct Target {
     pub(crate) epochs: BTreeMap<u64, WorkerId>,
     /// Every change of the checkpoint: who, and to which frontier.
     pub(crate) commits: BTreeMap<String, Option<u64>>,
-    /// Refused rows in the dead-letter log: view, time, value.
-    pub(crate) letters: BTreeSet<(usize, u64, String)>,
-    /// Times of key violations that were told.
-    pub(crate) told: BTreeSet<u64>,
+    /// What is in the dead-letter log.
+    pub(crate) letters: BTreeSet<Letter>,
+    /// Batches that were given up: by whom, from where to where.
+    pub(crate) given_up: BTreeSet<(WorkerId, u64, u64)>,
     /// Requests that have not landed yet.
     pub(crate) in_flight: u64,
     upsert: bool,
@@ -101,7 +109,7 @@ impl Target {
             epochs: BTreeMap::new(),
             commits: BTreeMap::new(),
             letters: BTreeSet::new(),
-            told: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             in_flight: 0,
             upsert,
         }

@@ -3,7 +3,7 @@
 use mz_sink_core::catalog::Table;
 use mz_sink_core::server_error::ServerError;
 
-use super::statement::{Subscribe, literal_after, literal_ids, object_ids};
+use super::statement::{Subscribe, literal_after, literal_ids, read_object};
 use super::{CLUSTER, ConnectionId, Cursor, DEFAULT_HISTORY, Object, World, server_error};
 
 /// What the server keeps for a connection.
@@ -71,11 +71,6 @@ impl World {
         self.objects.iter().find(|object| object.id == id)
     }
 
-    /// Whether a look-up asks for an id that is no more.
-    pub(crate) fn asks_for_the_gone(&self, sql: &str) -> bool {
-        literal_ids(sql).iter().any(|id| self.by_id(*id).is_none())
-    }
-
     fn look_up(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, ServerError> {
         let objects: Vec<_> = literal_ids(sql)
             .into_iter()
@@ -109,8 +104,8 @@ impl World {
             for object in objects {
                 let id = format!("u{}", object.id);
                 let mut values = row([id.clone(), id, self.since_of(object).to_string()]);
-                let is_open = !self.shards[object.shard].constant;
-                values.push(is_open.then(|| (self.clock + 1).to_string()));
+                let ends = self.shards[object.shard].constant;
+                values.push((!ends).then(|| (self.clock + 1).to_string()));
                 rows.push(values);
             }
         } else if sql.contains("mz_storage_shards") {
@@ -164,24 +159,19 @@ impl World {
         sql: &str,
     ) -> Result<Vec<Vec<Option<String>>>, ServerError> {
         let time = *session.time.get_or_insert(self.clock);
-        for id in object_ids(sql) {
-            let Some(object) = self.by_id(id) else {
-                return Err(server_error("XX000", &format!("invalid id u{id}")));
+        if let Some(name) = read_object(sql) {
+            let shard = self.object(name).map(|object| object.shard);
+            let Some(shard) = shard else {
+                let message = format!("unknown catalog item '{name}'");
+                return Err(server_error("XX000", &message));
             };
-            let hold = (object.shard, time);
-            if self.shards[object.shard].since > time {
-                return Err(server_error(
-                    "22000",
-                    "could not find a valid timestamp for the query",
-                ));
+            if self.shards[shard].since > time {
+                let message = "could not find a valid timestamp for the query";
+                return Err(server_error("22000", message));
             }
-            self.holds.entry(session.id).or_default().push(hold);
+            let holds = self.holds.entry(session.id).or_default();
+            holds.push((shard, time));
         }
-        let asks = sql.contains("mz_now()");
-        Ok(if asks {
-            vec![row([time.to_string()])]
-        } else {
-            Vec::new()
-        })
+        Ok(vec![row([time.to_string()])])
     }
 }

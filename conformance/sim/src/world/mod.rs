@@ -19,7 +19,7 @@ use mz_sink_core::server_error::{ErrorKind, ServerError};
 
 use crate::dice::Dice;
 use crate::profile::Profile;
-pub(crate) use row::{Bag, Key, Layout, REFUSED, Row, Text, TextRow, Upsert, is_refused, upserts};
+pub(crate) use row::{Bag, Key, Layout, Row, Text, TextRow, Upsert, is_refused, upserts};
 pub(crate) use shard::{Shard, add};
 pub(crate) use traffic::Traffic;
 
@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) shards: Vec<Shard>,
     pub(crate) objects: Vec<Object>,
     next_id: u64,
+    /// Whether a SUBSCRIBE without AS OF may start in the past.
+    pub(crate) reads_lag: bool,
     next_value: u64,
     views: usize,
     fat_value: usize,
@@ -90,6 +92,7 @@ impl World {
             shards: Vec::new(),
             objects: Vec::new(),
             next_id: 1,
+            reads_lag: !profile.may_resnapshot(),
             next_value: 1,
             views: profile.views,
             fat_value: profile.fat_value,

@@ -41,8 +41,15 @@ fn leading_number(text: &str) -> Option<u64> {
     text[..end].parse().ok()
 }
 
+/// The object that a SELECT reads, by the last part of its quoted name.
+pub(crate) fn read_object(sql: &str) -> Option<&str> {
+    let (_, from) = sql.split_once(" FROM ")?;
+    let name = from.split_once(' ').map_or(from, |(name, _)| name);
+    name.rsplit('.').next().map(|part| part.trim_matches('"'))
+}
+
 /// The numbers of all `[u<id> AS` in `sql`.
-pub(crate) fn object_ids(sql: &str) -> Vec<u64> {
+fn object_ids(sql: &str) -> Vec<u64> {
     sql.match_indices("[u")
         .filter_map(|(at, _)| leading_number(&sql[at + 2..]))
         .collect()
@@ -77,6 +84,14 @@ mod tests {
         let key = ["tag", "id"].map(String::from);
         let [_, declare] = statements::subscribe("u12", &name, envelope, &key, start, None);
         Subscribe::parse(&declare)
+    }
+
+    #[test]
+    fn what_holds_objects_readable_is_understood() {
+        let name = ["db", "s", "v1"].map(String::from);
+        let statements = statements::hold_readable([&name]);
+        assert_eq!(read_object(&statements[1]), Some("v1"));
+        assert_eq!(read_object(&statements::held_timestamp()), None);
     }
 
     #[test]
