@@ -1,5 +1,7 @@
 //! The target over HTTP, as a reader of it would look.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
@@ -16,8 +18,10 @@ const CONTROL: &str = "checkpoints";
 pub struct Committed {
     /// Everything below it is there, in milliseconds since the epoch.
     pub frontier: u64,
-    /// The namespace for readers.
+    /// The namespace for readers; of several views, that of the first by name.
     pub namespace: String,
+    /// The namespaces of several views.
+    pub namespaces: BTreeMap<String, String>,
     /// The worker that committed.
     pub epoch: u64,
 }
@@ -83,12 +87,20 @@ impl Target {
             .map(str::parse)
             .transpose()?
             .or(epoch.as_u64());
+        let attributes = document.as_object().into_iter().flatten();
+        let namespaces: BTreeMap<_, _> = attributes
+            .filter_map(|(name, value)| {
+                let view = name.strip_prefix("active-")?;
+                Some((view.to_owned(), value.as_str()?.to_owned()))
+            })
+            .collect();
+        let namespace = document["active"].as_str().map(str::to_owned);
         Ok(Some(Committed {
             frontier: frontier.parse()?,
-            namespace: document["active"]
-                .as_str()
-                .context("no active namespace")?
-                .to_owned(),
+            namespace: namespace
+                .or_else(|| namespaces.values().next().cloned())
+                .context("no active namespace")?,
+            namespaces,
             epoch: epoch.context("no epoch")?,
         }))
     }

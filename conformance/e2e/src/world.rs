@@ -200,6 +200,31 @@ impl World {
         ))
     }
 
+    /// A configuration for several tables whose keys are their first columns.
+    ///
+    /// # Errors
+    /// When the component cannot be compiled.
+    pub fn config_of(&self, tables: &[&Table]) -> anyhow::Result<String> {
+        let views: Vec<_> = tables
+            .iter()
+            .map(|t| {
+                format!(
+                    "{{ object = \"{}\", key = [\"{}\"] }}",
+                    t.name, t.columns[0]
+                )
+            })
+            .collect();
+        let one = self.config(tables[0])?;
+        let object = format!("object = \"{}\"\n", tables[0].name);
+        let key = format!("key = [\"{}\"]\n", tables[0].columns[0]);
+        let views = format!("views = [{}]\n", views.join(", "));
+        Ok(config::edited(
+            &config::edited(&one, &key, ""),
+            &object,
+            &views,
+        ))
+    }
+
     /// Writes the configuration of a table into a file and starts the program with it.
     ///
     /// # Errors
@@ -265,28 +290,59 @@ impl World {
         self.proof(table, Some(host)).await
     }
 
+    /// The same for several tables, which must all be as they were at one time.
+    ///
+    /// # Errors
+    /// When the target does not hold them.
+    pub async fn all_caught_up(
+        &self,
+        tables: &[&Table],
+        host: &mut Host,
+    ) -> anyhow::Result<Committed> {
+        let mut time = 0;
+        for table in tables {
+            time = time.max(self.now(table).await?);
+        }
+        self.committed(time, host).await?;
+        self.proof_of(tables, Some(host)).await
+    }
+
     /// Compares the target with the table AS OF the committed frontier - 1. With a `host` that
     /// runs, until a look at the target falls between two commits.
     ///
     /// # Errors
     /// With what differs.
     pub async fn proof(&self, table: &Table, host: Option<&Host>) -> anyhow::Result<Committed> {
+        self.proof_of(&[table], host).await
+    }
+
+    /// The same for several tables at one time.
+    ///
+    /// # Errors
+    /// With what differs.
+    pub async fn proof_of(
+        &self,
+        tables: &[&Table],
+        host: Option<&Host>,
+    ) -> anyhow::Result<Committed> {
         for _ in 0..50 {
-            let before = self
-                .target
-                .committed()
-                .await?
-                .context("nothing is committed")?;
-            let documents = self.target.documents(&before.namespace, false).await?;
-            let after = self
-                .target
-                .committed()
-                .await?
-                .context("nothing is committed")?;
+            let before = self.target.committed().await?;
+            let before = before.context("nothing is committed")?;
+            let mut found = Vec::new();
+            for table in tables {
+                let namespace = before.namespaces.get(&table.name);
+                let namespace = namespace.unwrap_or(&before.namespace);
+                found.push(self.target.documents(namespace, false).await?);
+            }
+            let after = self.target.committed().await?;
+            let after = after.context("nothing is committed")?;
             let as_of = before.frontier - 1;
-            let sql = format!("SELECT * FROM {} AS OF {as_of}", table.name);
-            let rows = self.sql(&[&sql]).await?;
-            let differences = proof::differences(&table.columns, &rows, &documents);
+            let mut differences = Vec::new();
+            for (table, documents) in tables.iter().zip(&found) {
+                let sql = format!("SELECT * FROM {} AS OF {as_of}", table.name);
+                let rows = self.sql(&[&sql]).await?;
+                differences.extend(proof::differences(&table.columns, &rows, documents));
+            }
             if differences.is_empty() {
                 return Ok(before);
             }
