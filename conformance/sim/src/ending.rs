@@ -38,7 +38,7 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
             has(Mark::HistoryLost) && (stalls || spent || !has(Mark::Resumed))
         }
         // What has ended cannot be followed by what goes on.
-        "checkpoint-ahead" => target.frontier == Some(CLOSED),
+        "object-replaced" if target.frontier == Some(CLOSED) => true,
         "dead-letter" => has(Mark::LettersFull),
         "key-violation" => {
             let stalls = state.profile.on_key_violation == OnKeyViolation::Stall;

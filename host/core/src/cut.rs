@@ -60,7 +60,8 @@ pub fn take(views: &mut [Held], lower: Option<Frontier>, max_bytes: usize) -> Op
             }
         }
     };
-    if lower.is_some_and(|lower| upper <= lower) {
+    // A snapshot just below the last cut moves no frontier, and replaces what is there.
+    if lower.is_some_and(|lower| upper < lower || (upper == lower && snapshot_at.is_none())) {
         return None;
     }
     let snapshot_of = views.iter().zip(0..);

@@ -150,7 +150,7 @@ pub enum CatalogError {
     },
     /// A checkpoint that is ahead of the object.
     #[error(
-        "the checkpoint is at {frontier}, and {object} has only got to {write}: this is not the Materialize that it was written for, or that one was restored, or the checkpoint was edited. Nothing would be written until that time; use a new sink_id to start again with a snapshot"
+        "the checkpoint is at {frontier}, and {object} has only got to {write}: this is not the Materialize that it was written for, or that one was restored, or the checkpoint was edited, or the object is new and still being filled. Nothing would be written until that time; use a new sink_id to start again with a snapshot"
     )]
     CheckpointAhead {
         /// The object.
@@ -160,4 +160,9 @@ pub enum CatalogError {
         /// Of the object.
         write: u64,
     },
+    /// An object that was complete has changes again.
+    #[error(
+        "the checkpoint says that {0} is complete and never changes again, and now it does: it is another object; use a new sink_id to start again with a snapshot"
+    )]
+    GoesOn(String),
 }

@@ -141,7 +141,7 @@ impl SessionError {
                 CatalogError::Indexed { .. } => "indexed-target",
                 CatalogError::ShortRetention { .. } => "short-retention",
                 CatalogError::SchemaMismatch { .. } => "schema-mismatch",
-                CatalogError::Replaced { .. } => "object-replaced",
+                CatalogError::Replaced { .. } | CatalogError::GoesOn(_) => "object-replaced",
                 CatalogError::ConfigurationChanged { .. }
                 | CatalogError::OtherViews { .. }
                 | CatalogError::SameName(_) => "configuration-changed",

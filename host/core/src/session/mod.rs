@@ -318,6 +318,7 @@ impl Session {
 
     /// The sink is open: takes over what the target holds, and claims the next epoch.
     fn adopt(&mut self, found: Option<Checkpoint>) -> Result<(), SessionError> {
+        self.reader.forget_expired();
         if let Some(found) = &found {
             let now = self.reconcile(&found.views)?;
             if found.component != self.config.component_digest {

@@ -245,7 +245,8 @@ impl Reader {
         let taken = cut::take(&mut self.held, self.lower, max_bytes)?;
         let lower = match taken.snapshot_at {
             Some(as_of) if taken.snapshot_of.len() == self.held.len() => as_of,
-            _ => self.lower.unwrap_or(0),
+            Some(as_of) => self.lower.unwrap_or(0).min(as_of),
+            None => self.lower.unwrap_or(0),
         };
         self.lower = Some(taken.upper);
         for view in &taken.snapshot_of {
@@ -257,6 +258,11 @@ impl Reader {
     /// Marks views whose contents must be read anew.
     pub(super) fn expire(&mut self, views: impl IntoIterator<Item = usize>) {
         self.expired.extend(views);
+    }
+
+    /// Another checkpoint is taken over, of which nothing is known to be lost.
+    pub(super) fn forget_expired(&mut self) {
+        self.expired.clear();
     }
 
     pub(super) fn expired(&self) -> &BTreeSet<usize> {

@@ -122,7 +122,12 @@ impl Side {
         if self.is_off() {
             return Ok(Answer::Nothing);
         }
-        let table = table.map_err(|e| Trouble::Server(Phase::SetUp, e))?;
+        // The objects are named in the transaction: it fails as a DECLARE does.
+        let phase = match &self.state {
+            State::Preparing(_, Purpose::Hold(_)) | State::AskingTime => Phase::Declare,
+            _ => Phase::SetUp,
+        };
+        let table = table.map_err(|e| Trouble::Server(phase, e))?;
         match std::mem::take(&mut self.state) {
             State::Connecting(purpose) => {
                 let mut first =

@@ -298,6 +298,7 @@ impl Writer {
                     .map(|text| Checkpoint::parse(text, &config.sink_id));
                 match found.transpose() {
                     Ok(found) => {
+                        self.former.clear();
                         self.expected = stored;
                         self.state = State::Opened;
                         Outcome::Opened(found)

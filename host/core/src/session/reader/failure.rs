@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use super::{Outcome, Phase, Reader};
 use crate::classify::{self, ErrorClass, classify};
-use crate::server_error::ServerError;
 use crate::session::command::{Command, Notice};
 use crate::session::member::Trouble;
 use crate::session::{Now, OnHistoryLoss, SessionConfig, SessionError};
@@ -24,6 +23,21 @@ impl Reader {
         };
         let class = classify(phase, error.code.as_deref(), &error.message);
         let again = match class {
+            ErrorClass::HistoryLost if self.looked_up_again => self.history_lost(view, config, out),
+            class => self.may_pass(class, phase),
+        };
+        self.again(
+            now,
+            again,
+            SessionError::Server { class, error },
+            config,
+            out,
+        )
+    }
+
+    /// Whether a failure may be gone when all is done again from the start.
+    fn may_pass(&mut self, class: ErrorClass, phase: classify::Phase) -> bool {
+        match class {
             // Before the first connection a supervisor restarts us better than we could wait.
             ErrorClass::Transient => self.was_connected,
             ErrorClass::FellBehind => true,
@@ -32,17 +46,12 @@ impl Reader {
             }
             // The look-up may know better what is the matter: an index that was made since, an
             // object that is gone or is another one.
-            ErrorClass::HistoryLost if !self.looked_up_again => {
-                self.looked_up_again = true;
-                true
-            }
-            ErrorClass::HistoryLost => self.history_lost(view, config, out),
+            ErrorClass::HistoryLost => !std::mem::replace(&mut self.looked_up_again, true),
             ErrorClass::Fatal if phase == classify::Phase::Declare => {
                 !std::mem::replace(&mut self.looked_up_again, true)
             }
             _ => false,
-        };
-        self.again(now, again, class, error, config, out)
+        }
     }
 
     /// Whether the policy has an answer.
@@ -92,22 +101,27 @@ impl Reader {
             Trouble::Final(error) => Outcome::Failed(error),
             Trouble::Server(phase, error) => {
                 let class = classify(phase, error.code.as_deref(), &error.message);
-                let again = matches!(class, ErrorClass::Transient | ErrorClass::HistoryLost);
-                self.again(now, again, class, error, config, out)
+                let again = self.may_pass(class, phase);
+                self.again(
+                    now,
+                    again,
+                    SessionError::Server { class, error },
+                    config,
+                    out,
+                )
             }
         }
     }
 
-    fn again(
+    /// Starts over after a wait, if that may help and the budget allows; else that was it.
+    pub(super) fn again(
         &mut self,
         now: Now,
         again: bool,
-        class: ErrorClass,
-        error: ServerError,
+        failure: SessionError,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
-        let failure = SessionError::Server { class, error };
         self.disconnect(out);
         let jitter = self.entropy.unit();
         let wait = again

@@ -9,7 +9,7 @@ use crate::chunk::Chunk;
 use crate::release::{Held, Start};
 use crate::session::command::{Command, Notice};
 use crate::session::{Now, SessionConfig};
-use crate::types::{Frontier, Timestamp, View};
+use crate::types::{CLOSED, Frontier, Timestamp, View};
 
 /// A checkpoint may be this much ahead of what the catalog says of an object, in milliseconds:
 /// the catalog lags by a second or two.
@@ -47,7 +47,8 @@ impl Reader {
                 Some(_) => std::mem::take(&mut self.skipping),
             },
         };
-        let is_one_snapshot = self.members.len() == 1 && plan.snapshots.len() == 1;
+        // The server may choose the time when nothing has to fit to it.
+        let is_one_snapshot = self.members.len() == 1 && from.is_none();
         if is_one_snapshot || (plan.snapshots.is_empty() && plan.skips.is_empty()) {
             self.start(now, &plan, None, config, out);
         } else {
@@ -64,10 +65,13 @@ impl Reader {
             if let Some(frontiers) = object.frontiers
                 && from > frontiers.write.saturating_add(CATALOG_LAG_MS)
             {
-                return Err(CatalogError::CheckpointAhead {
-                    object: object.name(),
-                    frontier: from,
-                    write: frontiers.write,
+                return Err(match from {
+                    CLOSED => CatalogError::GoesOn(object.name()),
+                    frontier => CatalogError::CheckpointAhead {
+                        object: object.name(),
+                        frontier,
+                        write: frontiers.write,
+                    },
                 });
             }
         }
@@ -85,18 +89,16 @@ impl Reader {
         let Phase::Holding(plan) = std::mem::replace(&mut self.phase, Phase::Stopped) else {
             return Outcome::Nothing;
         };
-        // The objects are at least where they were when the checkpoint was written.
         if let Some(from) = plan.from
             && as_of.saturating_add(1) < from
         {
-            return Outcome::Failed(
-                CatalogError::CheckpointAhead {
-                    object: config.views[0].object.clone(),
-                    frontier: from,
-                    write: as_of,
-                }
-                .into(),
-            );
+            // An object that is new under its name may still be on its way to the others' time.
+            let error = CatalogError::CheckpointAhead {
+                object: config.views[0].object.clone(),
+                frontier: from,
+                write: as_of.saturating_add(1),
+            };
+            return self.again(now, true, error.into(), config, out);
         }
         self.start(now, &plan, Some(as_of), config, out);
         Outcome::Nothing

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{InFlight, Outcome, Purpose, State, Then, Writer};
 use crate::batch::{Failure, SinkError};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, ViewIdentity};
 use crate::session::command::{Command, Notice};
 use crate::session::{Now, SessionConfig, SessionError};
 use crate::types::Frontier;
@@ -162,7 +162,7 @@ impl Writer {
                 self.committed = Some(info.upper);
                 if !info.snapshot_of.is_empty() {
                     self.has_raised_generation = false;
-                    self.former.clear();
+                    self.replaced(&info.snapshot_of, &in_flight.next.views);
                 }
                 out.push_back(Command::Tell(Notice::Committed {
                     rows: info.rows,
@@ -172,5 +172,19 @@ impl Writer {
             }
         }
         Outcome::Nothing
+    }
+
+    /// The contents of these views are now of the objects that were `written` with them. By then
+    /// the names may already stand for others.
+    fn replaced(&mut self, views: &[u32], written: &[ViewIdentity]) {
+        for view in views {
+            let index = *view as usize;
+            match (written.get(index), self.identities.get(index)) {
+                (Some(written), Some(now)) if written != now => {
+                    self.former.insert(*view, written.clone());
+                }
+                _ => drop(self.former.remove(view)),
+            }
+        }
     }
 }
