@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::decode::{DecodeError, Decoded, Decoder, Fields};
-use crate::types::{Frontier, Timestamp};
+use crate::types::{CLOSED, Frontier, Timestamp};
 
 #[cfg(test)]
 mod tests;
@@ -64,8 +64,8 @@ pub enum StreamError {
     /// A change before the first progress row.
     #[error("a change came before the first progress row")]
     NoStart,
-    /// The end before the first progress row.
-    #[error("the stream ended before its first progress row")]
+    /// The end before anything was closed.
+    #[error("the stream ended before anything of it was closed")]
     EndedBeforeStart,
 }
 
@@ -130,6 +130,8 @@ pub struct Held {
     start: Start,
     /// A frontier at which a cut must be possible, see [`Self::set_boundary`].
     boundary: Option<Frontier>,
+    /// Where the stream ends, see [`Self::set_end`].
+    end: Frontier,
     /// The first progress row.
     as_of: Option<Timestamp>,
     /// The latest progress row.
@@ -174,6 +176,7 @@ impl Held {
             segments: VecDeque::new(),
             start,
             boundary: None,
+            end: CLOSED,
             as_of: None,
             announced: 0,
             frontier: match start {
@@ -206,6 +209,13 @@ impl Held {
     /// another view joins with a snapshot just below `frontier`. To be called before any row.
     pub fn set_boundary(&mut self, frontier: Frontier) {
         self.boundary = Some(frontier);
+    }
+
+    /// The stream is asked for up to here, exclusive: the server leaves out what is later, but its
+    /// progress rows go beyond (a recorded fact), and would close what was never sent. To be
+    /// called before any row.
+    pub fn set_end(&mut self, end: Frontier) {
+        self.end = end;
     }
 
     /// Takes in one row.
@@ -327,6 +337,7 @@ impl Held {
             });
         }
         self.announced = time;
+        let time = time.min(self.end);
         if time <= self.frontier {
             return Ok(Accepted::Nothing);
         }
@@ -334,14 +345,16 @@ impl Held {
         Ok(Accepted::Advanced(time))
     }
 
-    /// The stream ended cleanly: everything below `end` is closed. [`CLOSED`](crate::types::CLOSED) for a collection
-    /// that can never change again; the UP TO of a bounded stream.
-    pub fn finish(&mut self, end: Frontier) -> Result<(), StreamError> {
-        if self.as_of.is_none() {
-            return Err(StreamError::EndedBeforeStart);
-        }
-        self.frontier = self.frontier.max(end);
-        Ok(())
+    /// The stream ended cleanly: everything up to its end is closed; all there will ever be, when
+    /// it has no bound.
+    ///
+    /// # Errors
+    /// [`StreamError::EndedBeforeStart`].
+    pub fn finish(&mut self) -> Result<(), StreamError> {
+        self.frontier = self.frontier.max(self.end);
+        // Also none when the bound is no later than AS OF: the server then leaves the snapshot out.
+        self.closed()
+            .map_or(Err(StreamError::EndedBeforeStart), |_| Ok(()))
     }
 
     /// The frontier below which everything is closed; `None` until something is.

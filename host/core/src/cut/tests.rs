@@ -162,7 +162,7 @@ impl Streams {
             }
         }
         for held in &mut self.held {
-            held.finish(CLOSED).unwrap();
+            held.finish().unwrap();
         }
         while self.take(1_000_000) {}
         assert_eq!(self.lower, Some(CLOSED), "a limit never blocks for ever");

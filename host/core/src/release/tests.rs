@@ -133,7 +133,7 @@ fn run(start: Start, steps: Vec<Step>) {
             Step::Spill(memory) => consumer.spill(&mut held, memory),
         }
     }
-    held.finish(CLOSED).unwrap();
+    held.finish().unwrap();
     while consumer.take(&mut held, 1_000_000) {}
     assert_eq!(consumer.lower, Some(CLOSED));
     assert_eq!(consumer.rows, sent);

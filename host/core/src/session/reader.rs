@@ -475,7 +475,7 @@ impl Reader {
         out: &mut VecDeque<Command>,
     ) -> Outcome {
         if let Some(held) = self.held.get_mut(view)
-            && let Err(error) = held.finish(config.end())
+            && let Err(error) = held.finish()
         {
             return Outcome::Failed(SessionError::Stream {
                 object: config.views[view].object.clone(),

@@ -265,8 +265,11 @@ impl Streams {
                 let row = keyed_row(number(1), "upsert", key, Some("x"));
                 held.accept(&self.decoder, &row).map(|_| ())
             }
-            "end" => held.finish(u64::MAX),
-            "end-at" => held.finish(number(1)),
+            "end" => held.finish(),
+            "up-to" => {
+                held.set_end(number(1));
+                Ok(())
+            }
             "take" => {
                 let taken = cut::take(&mut self.views, self.lower, number(1) as usize);
                 self.lower = taken.as_ref().map(|t| t.upper).or(self.lower);

@@ -124,7 +124,8 @@ impl Reader {
                 (Some(as_of), from) => Start::Resume(from.unwrap_or(as_of)),
             })
             .collect();
-        self.restart(&starts, as_of.filter(|_| !plan.snapshots.is_empty()), out);
+        let snapshot_at = as_of.filter(|_| !plan.snapshots.is_empty());
+        self.restart(&starts, snapshot_at, config.end(), out);
         let mut waiting = VecDeque::new();
         for (view, start) in starts.into_iter().enumerate() {
             match start {
@@ -191,6 +192,7 @@ impl Reader {
         &mut self,
         starts: &[Start],
         snapshot_at: Option<Timestamp>,
+        end: Frontier,
         out: &mut VecDeque<Command>,
     ) {
         let is_new = self.held.len() != starts.len();
@@ -208,6 +210,7 @@ impl Reader {
         let mut dropped = Vec::new();
         for (held, start) in self.held.iter_mut().zip(starts) {
             dropped.extend(held.restart(*start));
+            held.set_end(end);
             if let Some(as_of) = snapshot_at {
                 held.set_boundary(as_of.saturating_add(1));
             }
