@@ -31,6 +31,7 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
             error,
             wait,
             failures,
+            is_first,
         } => {
             let wait = humantime::format_duration(Duration::from_millis(wait.as_millis() as u64));
             tracing::warn!(
@@ -38,7 +39,8 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
                 code = %error.code(),
                 %wait,
                 failures,
-                "trying again: {}",
+                "trying again{}: {}",
+                if *is_first { ", of the first batch since the start" } else { "" },
                 one_line(&error.to_string())
             );
         }

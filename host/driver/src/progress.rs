@@ -1,6 +1,10 @@
 //! How far a run has come, readable at any time from anywhere.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mz_sink_core::session::Notice;
 
 /// Counters of a run.
 #[derive(Debug, Default)]
@@ -15,6 +19,8 @@ pub struct Progress {
     spilled: AtomicU64,
     retries: AtomicU64,
     dead_letters: AtomicU64,
+    fell_behind: AtomicU64,
+    margins: Mutex<BTreeMap<String, i64>>,
 }
 
 /// The counters at one moment.
@@ -40,6 +46,11 @@ pub struct Snapshot {
     pub retries: u64,
     /// Rows that the host put into the dead-letter log.
     pub dead_letters: u64,
+    /// How often Materialize ended a stream because this program read too slowly.
+    pub fell_behind: u64,
+    /// How far the history reaches back behind the last commit, in milliseconds: the least of
+    /// all objects, when it was last looked at. A resume fails once it is negative.
+    pub margin_ms: Option<i64>,
 }
 
 impl Progress {
@@ -56,6 +67,8 @@ impl Progress {
             spilled: self.spilled.load(Relaxed),
             retries: self.retries.load(Relaxed),
             dead_letters: self.dead_letters.load(Relaxed),
+            fell_behind: self.fell_behind.load(Relaxed),
+            margin_ms: self.margins().values().min().copied(),
         }
     }
 
@@ -63,7 +76,7 @@ impl Progress {
         self.rows_read.fetch_add(rows, Relaxed);
     }
 
-    pub(crate) fn committed(&self, rows: u64, bytes: u64) {
+    fn committed(&self, rows: u64, bytes: u64) {
         self.rows_committed.fetch_add(rows, Relaxed);
         self.bytes_committed.fetch_add(bytes, Relaxed);
         self.batches.fetch_add(1, Relaxed);
@@ -73,8 +86,28 @@ impl Progress {
         self.dead_letters.fetch_add(rows, Relaxed);
     }
 
-    pub(crate) fn retried(&self) {
-        self.retries.fetch_add(1, Relaxed);
+    fn margins(&self) -> MutexGuard<'_, BTreeMap<String, i64>> {
+        // No step under the lock leaves it half changed.
+        self.margins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what a notice tells.
+    pub(crate) fn told(&self, notice: &Notice) {
+        match notice {
+            Notice::Committed { rows, bytes, .. } => self.committed(*rows, *bytes),
+            Notice::Retrying { error, .. } => {
+                self.retries.fetch_add(1, Relaxed);
+                if error.code() == "fell-behind" {
+                    self.fell_behind.fetch_add(1, Relaxed);
+                }
+            }
+            Notice::Margin {
+                object, margin_ms, ..
+            } => {
+                self.margins().insert(object.clone(), *margin_ms);
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn set(&self, committed: Option<u64>, read: Option<u64>, memory: u64, spilled: u64) {

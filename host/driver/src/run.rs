@@ -59,13 +59,7 @@ pub async fn run<S: Source>(
                     return outcome;
                 }
                 Command::Tell(notice) => {
-                    match &notice {
-                        Notice::Committed { rows, bytes, .. } => {
-                            options.progress.committed(*rows, *bytes);
-                        }
-                        Notice::Retrying { .. } => options.progress.retried(),
-                        _ => {}
-                    }
+                    options.progress.told(&notice);
                     (options.tell)(&notice);
                     None
                 }

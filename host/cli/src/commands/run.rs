@@ -109,6 +109,10 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         rows = end.rows_committed,
         batches = end.batches,
         frontier = open(end.committed),
+        retries = end.retries,
+        fell_behind = end.fell_behind,
+        dead_letters = end.dead_letters,
+        margin_ms = end.margin_ms,
         "{}",
         if end.committed == CLOSED {
             "stopped: the stream is complete"

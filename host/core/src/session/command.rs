@@ -251,6 +251,9 @@ pub enum Notice {
         wait: Duration,
         /// Failures in a row so far.
         failures: u32,
+        /// Whether this worker has not committed anything yet: the same batch may have failed
+        /// before it started.
+        is_first: bool,
     },
     /// Another worker raced us for the epoch.
     ClaimLost {

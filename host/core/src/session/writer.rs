@@ -103,6 +103,8 @@ pub(super) struct Writer {
     expected: Option<String>,
     committed: Option<Frontier>,
     last_commit: Now,
+    /// Whether this worker has committed a batch.
+    has_committed: bool,
     done_segments: Vec<Segment>,
 }
 
@@ -124,6 +126,7 @@ impl Writer {
             expected: None,
             committed: None,
             last_commit: Duration::ZERO,
+            has_committed: false,
             done_segments: Vec::new(),
         }
     }
@@ -348,6 +351,7 @@ impl Writer {
                     error: SessionError::SinkUnknown(failure),
                     wait: Duration::ZERO,
                     failures: self.retries.failures(),
+                    is_first: !self.has_committed,
                 }));
                 out.push_back(Command::ReadCheckpoint);
                 self.state = State::ReadingBack(in_flight);
@@ -428,6 +432,7 @@ impl Writer {
             error,
             wait,
             failures: self.retries.failures(),
+            is_first: !self.has_committed,
         }));
         self.state = State::Waiting {
             until: now.saturating_add(wait),

@@ -135,6 +135,7 @@ impl Reader {
             error: failure,
             wait,
             failures: self.retries.failures(),
+            is_first: false,
         }));
         self.phase = Phase::Waiting {
             until: now.saturating_add(wait),

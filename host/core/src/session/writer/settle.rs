@@ -160,6 +160,7 @@ impl Writer {
             Purpose::Batch | Purpose::Skip => {
                 let info = in_flight.info;
                 self.committed = Some(info.upper);
+                self.has_committed = true;
                 if !info.snapshot_of.is_empty() {
                     self.has_raised_generation = false;
                     self.replaced(&info.snapshot_of, &in_flight.next.views);
