@@ -40,7 +40,7 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
                 %wait,
                 failures,
                 "trying again{}: {}",
-                if *is_first { ", of the first batch since the start" } else { "" },
+                if *is_first { " (nothing was committed since the start)" } else { "" },
                 one_line(&error.to_string())
             );
         }
