@@ -54,6 +54,9 @@ impl Reader {
         } else {
             let names = self.members.iter().filter_map(super::Member::object);
             let names = names.map(|object| object.full_name.clone()).collect();
+            // Nothing of the streams before may be committed any more: the new ones begin at
+            // `from`, and would bring it again.
+            self.drop_held(out);
             self.side.hold(names, out);
             self.phase = Phase::Holding(plan);
         }
@@ -221,12 +224,16 @@ impl Reader {
     /// Reads everything anew from what is committed, after what is held turned out not to be wanted.
     pub(in crate::session) fn reconnect(&mut self, out: &mut VecDeque<Command>) {
         self.lower = None;
-        let mut dropped = Vec::new();
-        for held in &mut self.held {
-            dropped.extend(held.restart(Start::Snapshot));
-        }
-        self.forget(dropped, out);
+        self.drop_held(out);
         self.look_up_again(out);
+    }
+
+    fn drop_held(&mut self, out: &mut VecDeque<Command>) {
+        let held = self.held.iter_mut();
+        let dropped = held
+            .flat_map(|held| held.restart(Start::Snapshot))
+            .collect();
+        self.forget(dropped, out);
     }
 
     /// Starts over from the look-up.
