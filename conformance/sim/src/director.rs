@@ -253,7 +253,7 @@ impl Director {
             None => return false,
         };
         let gone = match error.code() {
-            "history-lost" | "checkpoint-ahead" => true,
+            "history-lost" => true,
             "object-replaced" | "object-dropped" | "unknown-object" => {
                 state.calm || state.dice.chance(300)
             }

@@ -29,16 +29,11 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
     let explained = match error.code() {
         "connection" => spent || (!has(Mark::Connected) && worker.source_failures > 0),
         "fell-behind" => has(Mark::FellBehind) && spent,
-        "credentials-expired" => {
-            worker.expirations > u32::from(state.profile.views == 1)
-                || (has(Mark::CredentialsExpired) && spent)
-        }
+        "credentials-expired" => worker.expirations > 1 || (has(Mark::CredentialsExpired) && spent),
         "history-lost" => {
             let stalls = state.profile.on_history_loss == OnHistoryLoss::Stall;
             has(Mark::HistoryLost) && (stalls || spent || !has(Mark::Resumed))
         }
-        // What has ended cannot be followed by what goes on.
-        "object-replaced" if target.frontier == Some(CLOSED) => true,
         "dead-letter" => has(Mark::LettersFull),
         "key-violation" => {
             let stalls = state.profile.on_key_violation == OnKeyViolation::Stall;
@@ -46,7 +41,8 @@ pub(crate) fn explain(state: &State, id: WorkerId) -> Result<(), String> {
         }
         "object-dropped" => has(Mark::ObjectDropped) || has(Mark::SawNoObject),
         "unknown-object" => has(Mark::SawNoObject),
-        "object-replaced" if state.profile.identity.refollow => false,
+        // What has ended cannot be followed by what goes on.
+        "object-replaced" if state.profile.identity.refollow => target.frontier == Some(CLOSED),
         "object-replaced" => (0..state.profile.views).any(|view| {
             let expected = target.expected[view].as_ref().map(|e| e.shard);
             let others = |shard: usize| {

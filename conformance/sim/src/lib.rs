@@ -34,7 +34,7 @@ mod worker;
 mod world;
 
 pub use bites::{Bite, WITHIN, bite};
-pub use bug::{BUGS, Bug};
+pub use bug::Bug;
 pub use run::Report;
 pub use search::{Cut, Failure, Search, Tally, run_seed};
 pub use sweep::sweep;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use mz_sink_sim::{BUGS, Bug, Cut, Failure, Search, WITHIN, bite, run_seed, sweep};
+use mz_sink_sim::{Bug, Cut, Failure, Search, WITHIN, bite, run_seed, sweep};
 
 /// Attacks the whole worker in simulated time.
 #[derive(Parser)]
@@ -49,7 +49,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.bug.as_deref() == Some("list") {
-        BUGS.iter().for_each(|bug| println!("{}", bug.name));
+        Bug::all().for_each(|bug| println!("{}", bug.name));
         return ExitCode::SUCCESS;
     }
     let bug = match arguments
@@ -187,8 +187,8 @@ fn everywhere(arguments: &Arguments, bug: Option<Bug>) -> ExitCode {
 fn bites(json: bool) -> ExitCode {
     let mut all = true;
     let mut shown = serde_json::Map::new();
-    for bug in BUGS {
-        let bite = bite(*bug, threads());
+    for bug in Bug::all() {
+        let bite = bite(bug, threads());
         all &= bite.found();
         if json {
             shown.insert(bug.name.into(), serde_json::json!(bite.seeds));

@@ -227,8 +227,11 @@ impl Profile {
         let kind = dice.pick(&[
             Kind::Transactional,
             Kind::Transactional,
+            Kind::Transactional,
             Kind::Convergent,
             Kind::Convergent,
+            Kind::Convergent,
+            Kind::AtLeastOnce,
             Kind::AtLeastOnce,
         ]);
         let upsert = match kind {
@@ -333,11 +336,6 @@ impl Profile {
         quiet.faults = Faults::default().with(Fault::Rejects);
         quiet.strike = strike;
         quiet
-    }
-
-    /// Whether a worker may read a snapshot where it has committed before.
-    pub(crate) fn may_resnapshot(&self) -> bool {
-        self.identity.refollow || self.on_history_loss == OnHistoryLoss::Resnapshot
     }
 
     /// In one line, for people.

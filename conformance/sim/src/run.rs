@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::bug::Bug;
+use crate::bug::{Bug, plant};
 use crate::director::direct;
 use crate::profile::Profile;
 use crate::state::Sim;
@@ -38,6 +38,7 @@ pub struct Report {
 /// # Panics
 /// When no runtime can be made.
 pub(crate) fn run(profile: &Profile, bug: Option<Bug>) -> Report {
+    plant(bug);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

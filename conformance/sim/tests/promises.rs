@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use mz_sink_sim::{BUGS, Bug, Cut, Search, bite, run_seed, sweep};
+use mz_sink_sim::{Bug, Cut, Search, bite, run_seed, sweep};
 
 fn search(seeds: u64, bug: Option<Bug>) -> Search {
     Search {
@@ -91,8 +91,8 @@ fn a_failure_is_made_smaller_and_repeats() {
 
 #[test]
 fn every_planted_mistake_is_found() {
-    for bug in BUGS {
-        let bite = bite(*bug, 2);
+    for bug in Bug::all() {
+        let bite = bite(bug, 2);
         assert!(bite.found(), "{}: {:?}", bug.name, bite.seeds);
     }
 }

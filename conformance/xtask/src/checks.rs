@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 
-use crate::{guests, process, toolchain};
+use crate::{guests, process, sim, toolchain};
 
 /// The crate that drives the core and is built for wasm32.
 const PURITY: &str = "core-purity";
@@ -54,6 +54,7 @@ pub fn run() -> Result<()> {
     report_long_files(&metadata)?;
     check_direction(&metadata)?;
     check_core_closure(&metadata)?;
+    sim::check()?;
     check_purity()
 }
 

@@ -4,6 +4,7 @@
 //! frontier is the least of the views', and a snapshot of any view is a cut by itself, together
 //! with the changes of the others up to it.
 
+use crate::planted::{self, Planted};
 use crate::release::{Held, Segment};
 use crate::types::{Frontier, Timestamp};
 
@@ -25,6 +26,9 @@ pub struct Taken {
 
 /// The frontier below which everything is closed in every view; `None` until there is one.
 pub fn closed(views: &[Held]) -> Option<Frontier> {
+    if planted::is(Planted::LargestFrontier) {
+        return views.iter().filter_map(Held::closed).max();
+    }
     views
         .iter()
         .map(Held::closed)
@@ -69,7 +73,11 @@ pub fn take(views: &mut [Held], lower: Option<Frontier>, max_bytes: usize) -> Op
     Some(Taken {
         snapshot_at,
         snapshot_of: snapshot_of.map(|(_, view)| view).collect(),
-        upper,
+        upper: if planted::is(Planted::FrontierOfHeld) {
+            closed
+        } else {
+            upper
+        },
         segments: views
             .iter_mut()
             .flat_map(|held| held.take_below(upper))

@@ -21,6 +21,7 @@ pub mod decode;
 pub mod json;
 pub mod keys;
 pub mod netting;
+pub mod planted;
 pub mod release;
 pub mod retry;
 pub mod server_error;

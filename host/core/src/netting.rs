@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::chunk::{Chunk, Value};
+use crate::planted::{self, Planted};
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,12 @@ pub fn net(chunks: &[Arc<Chunk>], key: &[usize]) -> Vec<Chunk> {
         let superseded = rows
             .get(i + 1)
             .is_some_and(|next| arena[next.0.clone()] == arena[bytes.clone()]);
-        if superseded {
+        let repeats = i > 0 && arena[rows[i - 1].0.clone()] == arena[bytes.clone()];
+        let left_out = match planted::is(Planted::NettingKeepsFirst) {
+            true => repeats,
+            false => superseded,
+        };
+        if left_out {
             continue;
         }
         if out.last().is_none_or(|chunk| chunk.rows() == CHUNK_ROWS) {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::decode::{DecodeError, Decoded, Decoder, Fields};
+use crate::planted::{self, Planted};
 use crate::types::{CLOSED, Frontier, Timestamp};
 
 #[cfg(test)]
@@ -197,11 +198,15 @@ impl Held {
             .filter(|s| s.chunk.is_none())
             .map(|s| s.id)
             .collect();
+        let kept = planted::is(Planted::UnclosedKept).then(|| self.open.clone());
         let next_id = self.next_id;
         *self = Self {
             next_id,
             ..Self::new(self.open.empty_like(), start)
         };
+        if let Some(open) = kept {
+            self.open = open;
+        }
         spilled
     }
 
@@ -240,7 +245,8 @@ impl Held {
             false => Accepted::Held,
         };
         // A snapshot has nothing that could be deleted.
-        if is_violation && self.in_snapshot(time) {
+        let ignored = planted::is(Planted::KeyViolationIgnored);
+        if is_violation && (self.in_snapshot(time) || ignored) {
             self.open.pop();
             self.check_time(time)?;
             return Ok(accepted);
@@ -256,7 +262,7 @@ impl Held {
             self.open = rest;
             self.open_is_continuation = false;
         }
-        if time != self.last {
+        if time != self.last && !planted::is(Planted::OrdinalGoesOn) {
             self.next_ordinal = 0;
         }
         if let Some(ordinal) = self.open.ordinals.last_mut() {
@@ -295,7 +301,7 @@ impl Held {
         if self.as_of.is_none() {
             return Err(StreamError::NoStart);
         }
-        if time < self.frontier {
+        if time < self.frontier && !planted::is(Planted::ResumeTooEarly) {
             return Err(StreamError::BelowFrontier {
                 time,
                 frontier: self.frontier,
@@ -324,7 +330,8 @@ impl Held {
                 });
             }
             if self.start.is_snapshot() {
-                self.frontier = time;
+                let early = u64::from(planted::is(Planted::CommitAtFirstProgress));
+                self.frontier = time.saturating_add(early);
             }
             self.as_of = Some(time);
             self.announced = time;
@@ -418,6 +425,9 @@ impl Held {
         let mut segments = Vec::new();
         while self.segments.front().is_some_and(|next| next.max < upper) {
             segments.extend(self.segments.pop_front());
+            if planted::is(Planted::SplitTimestamp) {
+                break;
+            }
         }
         self.start = Start::Resume(upper);
         segments
@@ -475,5 +485,11 @@ impl Held {
 /// snapshot. The only place where this `- 1` is: without a snapshot the server sends changes
 /// strictly after AS OF.
 pub fn resume_as_of(frontier: Frontier) -> Timestamp {
+    if planted::is(Planted::ResumeAtFrontier) {
+        return frontier;
+    }
+    if planted::is(Planted::ResumeTooEarly) {
+        return frontier.saturating_sub(2);
+    }
     frontier.saturating_sub(1)
 }

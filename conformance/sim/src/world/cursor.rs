@@ -74,9 +74,7 @@ impl Cursor {
         let since = world.since_of(&self.object);
         self.as_of = match self.subscribe.as_of {
             Some(as_of) => as_of,
-            None if world.reads_lag && dice.chance(300) => {
-                dice.within(since.min(world.clock)..=world.clock)
-            }
+            None if dice.chance(300) => dice.within(since.min(world.clock)..=world.clock),
             None => world.clock,
         };
         if self.as_of < since {

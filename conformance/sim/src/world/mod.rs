@@ -58,8 +58,6 @@ pub(crate) struct World {
     pub(crate) shards: Vec<Shard>,
     pub(crate) objects: Vec<Object>,
     next_id: u64,
-    /// Whether a SUBSCRIBE without AS OF may start in the past.
-    pub(crate) reads_lag: bool,
     next_value: u64,
     views: usize,
     fat_value: usize,
@@ -92,7 +90,6 @@ impl World {
             shards: Vec::new(),
             objects: Vec::new(),
             next_id: 1,
-            reads_lag: !profile.may_resnapshot(),
             next_value: 1,
             views: profile.views,
             fat_value: profile.fat_value,

@@ -8,6 +8,7 @@ use super::{Now, SessionConfig, SessionError};
 use crate::catalog::{CatalogError, LookUp, Object};
 use crate::classify::Phase;
 use crate::decode::{Decoder, Fields};
+use crate::planted::{self, Planted};
 use crate::release::{Accepted, Held, Start, StreamError};
 use crate::server_error::ServerError;
 use crate::statements;
@@ -285,7 +286,7 @@ impl Member {
         else {
             return Step::Nothing;
         };
-        if proves_end && rows == 0 {
+        if (proves_end || planted::is(Planted::EmptyFetchIsEnd)) && rows == 0 {
             self.send(SourceCommand::Disconnect, out);
             self.state = State::Ended;
             return Step::Ended;

@@ -39,6 +39,7 @@ use crate::batch::SinkError;
 use crate::catalog::{CatalogError, Change, Object, Reconciled};
 use crate::checkpoint::{Checkpoint, ViewIdentity};
 use crate::decode::Fields;
+use crate::planted::{self, Planted};
 use crate::types::{Frontier, View};
 use reader::Reader;
 use writer::Writer;
@@ -401,7 +402,9 @@ impl Session {
 
     fn begin(&mut self) {
         // What was handed to the writer is replayable here, so reading goes on after it.
-        let from = self.reader.lower().max(self.writer.committed());
+        let forgets = planted::is(Planted::HandedOverForgotten);
+        let lower = self.reader.lower().filter(|_| !forgets);
+        let from = lower.max(self.writer.committed());
         if let Some(Err(error)) = from.map(|from| self.reader.check_not_ahead(from)) {
             // While this worker waited for its epoch, another one may have gone on: what the
             // catalog said is looked up again before it counts.

@@ -13,6 +13,7 @@ use super::{Now, SessionConfig, SessionError};
 use crate::batch::{BatchInfo, Failure, SinkError};
 use crate::catalog::Reconciled;
 use crate::checkpoint::{Checkpoint, ViewIdentity};
+use crate::planted::{self, Planted};
 use crate::release::Segment;
 use crate::retry::{Entropy, Retries};
 use crate::types::{Frontier, View};
@@ -345,6 +346,13 @@ impl Writer {
                 config,
                 out,
             ),
+            Err(SinkError::Unknown(_)) if planted::is(Planted::UnknownIsCommitted) => {
+                let text = in_flight.next_text.clone();
+                self.commit(now, text, in_flight, out)
+            }
+            Err(error @ SinkError::Unknown(_)) if planted::is(Planted::NoReadBack) => {
+                self.retry(now, "write", error, Then::Write(in_flight), config, out)
+            }
             Err(SinkError::Unknown(failure)) => {
                 in_flight.unknown = Some(failure.clone());
                 out.push_back(Command::Tell(Notice::Retrying {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{MARGIN_INTERVAL, Outcome, Phase, Plan, Reader};
 use crate::catalog::CatalogError;
 use crate::chunk::Chunk;
+use crate::planted::{self, Planted};
 use crate::release::{Held, Start};
 use crate::session::command::{Command, Notice};
 use crate::session::{Now, SessionConfig};
@@ -138,6 +139,7 @@ impl Reader {
         }
         let loading = waiting.pop_front();
         if let Some(view) = loading {
+            let as_of = as_of.filter(|_| !planted::is(Planted::SnapshotsApart));
             let start = as_of.map_or(Start::Snapshot, Start::SnapshotAt);
             self.subscribe(view, start, config, out);
         }

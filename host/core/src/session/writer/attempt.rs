@@ -6,6 +6,7 @@ use super::{InFlight, Outcome, Purpose, State, Writer};
 use crate::batch::BatchInfo;
 use crate::checkpoint::{Checkpoint, FORMAT};
 use crate::cut::Taken;
+use crate::planted::{self, Planted};
 use crate::release::Segment;
 use crate::session::command::{Command, Write};
 use crate::session::{SessionConfig, SessionError};
@@ -48,7 +49,7 @@ impl Writer {
         self.epoch = found.as_ref().map_or(1, |found| found.epoch + 1);
         self.generation = found.as_ref().map_or(0, |found| found.generation);
         self.committed = found.and_then(|found| found.frontier);
-        if self.committed.is_none() {
+        if self.committed.is_none() && !planted::is(Planted::GenerationNotRaised) {
             // A snapshot will follow. Its generation is durable before its first row: a worker
             // that comes after a crash in the middle of it must take a higher one.
             self.generation += 1;
@@ -62,7 +63,7 @@ impl Writer {
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Result<(), SessionError> {
-        self.generation += 1;
+        self.generation += u64::from(!planted::is(Planted::GenerationNotRaisedAgain));
         self.write_nothing(Purpose::Generation, config, out)
     }
 
@@ -104,7 +105,7 @@ impl Writer {
         let views = self.identities.iter().zip(0..).map(|(now, view)| {
             let former = self.former.get(&view);
             former
-                .filter(|_| !is_replaced(&view))
+                .filter(|_| !is_replaced(&view) && !planted::is(Planted::FormerForgotten))
                 .unwrap_or(now)
                 .clone()
         });
@@ -141,6 +142,9 @@ impl Writer {
         self.attempt += 1;
         in_flight.unknown = None;
         in_flight.next.nonce = format!("{}-{}", self.worker, self.attempt);
+        if planted::is(Planted::NoNonce) {
+            in_flight.next.nonce.clear();
+        }
         in_flight.next_text = in_flight.next.encode()?;
         // Only the upsert envelope has a last change per key.
         let nets = config.netted
