@@ -31,6 +31,11 @@ impl Control {
         self.world.inner().logins = logins;
     }
 
+    /// From now on this password is asked for; sessions that are open stay so.
+    pub fn set_password(&self, password: impl Into<String>) {
+        self.world.inner().password = Some(password.into());
+    }
+
     /// Tells every session, a running FETCH included, and closes it: credentials that expire,
     /// a session that idled. The client may log in again.
     pub fn end_sessions(&self, failure: Failure) {

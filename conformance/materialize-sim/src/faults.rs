@@ -9,7 +9,7 @@
 //! | all connections drop; the server is away | `kill_connections`; `stop` and `start` |
 //! | nothing is answered; one stream is silent | `stall`; `stall_stream` |
 //! | an object lags behind the others | `hold_frontier` |
-//! | credentials expire, sessions idle, a balancer has no upstream | `end_sessions`, `set_logins`; `SET idle_in_transaction_session_timeout` |
+//! | credentials expire, sessions idle, a balancer has no upstream | `end_sessions`, `set_logins`, `set_password`; `SET idle_in_transaction_session_timeout` |
 //! | a statement is cancelled | `cancel_statements`; a cancel request, `pg_cancel_backend` |
 //! | a client falls behind | `set_max_buffered_bytes`, `fail_subscriptions` |
 //! | a batch is too large | `set_max_result_size`; `ALTER SYSTEM SET max_result_size` |

@@ -115,6 +115,7 @@ impl Server {
         let listener = TcpListener::bind(&options.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let world = Arc::new(World::new(options.time_limits, options.first_id.max(1)));
+        world.inner().password.clone_from(&options.password);
         let ticking = tokio::spawn(tick(world.clone(), options.tick));
         let accepting = tokio::spawn(accept(listener, world.clone(), Arc::new(options), acceptor));
         Ok(Self {
@@ -208,10 +209,10 @@ async fn connection(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay was refused");
     }
-    let password = options.password.as_deref();
-    let (logins, cut) = {
+    let (password, logins, cut) = {
         let mut inner = world.inner();
-        (inner.logins.clone(), inner.cut_next_after.take())
+        let cut = inner.cut_next_after.take();
+        (inner.password.clone(), inner.logins.clone(), cut)
     };
     if matches!(logins, Logins::Closed) {
         return;

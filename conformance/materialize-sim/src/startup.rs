@@ -23,9 +23,9 @@ pub(crate) struct Client {
 }
 
 /// Who may log in, and how far.
-pub(crate) struct Access<'a> {
+pub(crate) struct Access {
     /// Asked for if there is one.
-    pub(crate) password: Option<&'a str>,
+    pub(crate) password: Option<String>,
     pub(crate) logins: Logins,
     /// Bytes after which the connection is cut.
     pub(crate) cut: Option<u64>,
@@ -35,7 +35,7 @@ pub(crate) struct Access<'a> {
 pub(crate) async fn accept(
     socket: TcpStream,
     tls: Option<&TlsAcceptor>,
-    access: Access<'_>,
+    access: Access,
     world: &Arc<World>,
 ) -> Result<Option<(Wire, Client)>, Stop> {
     let mut wire = negotiate(socket, tls).await?;

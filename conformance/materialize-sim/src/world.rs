@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     /// How far behind the clock a SERIALIZABLE transaction reads, in milliseconds.
     pub(crate) serializable_lag: u64,
     pub(crate) logins: Logins,
+    /// Asked for if there is one.
+    pub(crate) password: Option<String>,
     /// Sources with `ENVELOPE MATERIALIZE`, by catalog id.
     pub(crate) own_timelines: BTreeSet<u64>,
     /// Why the catalog does not answer.
@@ -113,6 +115,7 @@ impl World {
                 max_buffered_bytes: u64::MAX,
                 serializable_lag: 0,
                 logins: Logins::Accepted,
+                password: None,
                 own_timelines: BTreeSet::new(),
                 catalog_failure: None,
                 cut_next_after: None,

@@ -169,6 +169,11 @@ impl ConnectOptions {
         })
     }
 
+    /// Uses this password from the next connection on.
+    pub fn set_password(&mut self, password: String) {
+        self.config.password(password);
+    }
+
     /// Host and port, for messages.
     pub fn target(&self) -> &str {
         &self.target

@@ -101,7 +101,9 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
     };
     let showing = tokio::spawn(progress::show(progress.clone(), style));
     let connections = options.session.connections();
-    let sources = (0..connections).map(|_| Materialize::new(connect.clone()));
+    let password_file = &config.materialize.password_file;
+    let sources =
+        (0..connections).map(|_| Materialize::new(connect.clone(), password_file.clone()));
     let outcome = mz_sink_driver::run(sources, Sandboxed(sink), options).await;
     showing.abort();
     let end = progress.snapshot();

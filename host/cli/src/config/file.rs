@@ -51,7 +51,7 @@ pub struct Materialize {
     pub url: String,
     /// The environment variable that holds the password.
     pub password_env: Option<String>,
-    /// The file that holds the password.
+    /// The file that holds the password; read anew for every connection.
     pub password_file: Option<PathBuf>,
     /// The cluster that runs the subscription; the user's default otherwise.
     pub cluster: Option<String>,

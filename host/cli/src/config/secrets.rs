@@ -69,7 +69,7 @@ fn read(from: impl Read) -> io::Result<Option<String>> {
 }
 
 /// The content of a file, without a newline at its end.
-pub(super) fn from_file(path: &Path) -> Result<String, String> {
+pub(crate) fn from_file(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let text = File::open(path)
         .and_then(read)
