@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 /// A command must have written its secret after this.
@@ -91,6 +93,7 @@ pub(super) fn from_command(command: &[String], limit: Duration) -> Result<String
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .map_err(|error| format!("cannot run {program}: {error}; check the path"))?;
     let output = child.stdout.take();
@@ -128,9 +131,10 @@ pub(super) fn from_command(command: &[String], limit: Duration) -> Result<String
     }
 }
 
-/// It may have ended by itself just now; otherwise it is reaped here.
+/// It and the processes that it has started may have ended by themselves just now; otherwise it
+/// is reaped here.
 fn stop(child: &mut Child) {
-    let _ = child.kill();
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }
 
@@ -213,6 +217,31 @@ mod tests {
         for script in ["exec sleep 600", "exec sleep 600 >&-"] {
             let error = run(script, Duration::from_millis(50)).unwrap_err();
             assert!(error.contains("did not end within 50ms"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_command_has_started_is_stopped_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("child");
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let error = run(&script, Duration::from_millis(500)).unwrap_err();
+        assert!(error.contains("did not end within"), "{error}");
+        let child: i32 = std::fs::read_to_string(file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let started = Instant::now();
+        // Gone, or waiting to be reaped by the init process.
+        while std::fs::read_to_string(format!("/proc/{child}/stat"))
+            .is_ok_and(|stat| !stat.contains(" Z "))
+        {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "{child} still runs"
+            );
+            std::thread::sleep(POLL);
         }
     }
 
