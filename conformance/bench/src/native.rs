@@ -64,6 +64,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         spill_folder: std::env::temp_dir(),
         dead_letters: Arc::new(LogDeadLetters {
             sink_id: "bench".into(),
+            log_key: false,
         }),
         progress: Arc::new(Progress::default()),
         tell: Box::new(|_| {}),

@@ -5,9 +5,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use mz_sink_core::dead_letter::Refused;
 use mz_sink_core::server_error::ServerError;
 use mz_sink_core::session::{Notice, OnKeyViolation, Outcome};
-use mz_sink_driver::{DeadLetters, Refused, run};
+use mz_sink_driver::{DeadLetters, run};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 

@@ -35,6 +35,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// Show what a sink component is and what it wants.
     Inspect(commands::inspect::Arguments),
+    /// Look at rows that never reached the target, give them up, or write them after all.
+    Dlq(commands::dlq::Arguments),
     /// Print a configuration file with every setting, its default and its meaning.
     ExampleConfig,
 }
@@ -43,11 +45,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let format = match &arguments.command {
         Command::Run(run) => run.log_format,
-        Command::Inspect(_) | Command::ExampleConfig => LogFormat::Text,
+        _ => LogFormat::Text,
     };
     let result = match arguments.command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
+        Command::Dlq(arguments) => commands::dlq::run(arguments),
         Command::ExampleConfig => output::print(config::EXAMPLE),
     };
     match result {

@@ -43,6 +43,11 @@ pub fn correlation_key(sink_id: &str, view: &View, chunk: &Chunk, row: usize) ->
     ]))
 }
 
+/// The key for people: a JSON array of its values in Materialize's own text form.
+pub fn key_text(view: &View, chunk: &Chunk, row: usize) -> String {
+    serde_json::json!(key(view, chunk, row)).to_string()
+}
+
 /// The values of the key columns in Materialize's own text form.
 fn key(view: &View, chunk: &Chunk, row: usize) -> Vec<Option<String>> {
     let text_of = |column: &usize| match chunk.columns[*column].get(row) {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use mz_sink_core::batch::{BatchInfo, BatchRows, Failure, PullError, SinkError};
 use mz_sink_core::chunk::Chunk;
+use mz_sink_core::dead_letter::Refused;
 use mz_sink_core::netting;
 use mz_sink_core::release::{Segment, SegmentId};
 use mz_sink_core::session::{DeadLetter, Write};
 use mz_sink_core::types::View;
 
-use crate::dead_letter::{DeadLetters, Refused};
+use crate::dead_letter::DeadLetters;
 use crate::spill::Spill;
 
 /// Makes writes into rows to pull.

@@ -1,34 +1,17 @@
 //! Where rows go that a sink refuses: durable before the write may commit past them.
 
-use std::fs::{File, OpenOptions};
+mod file;
+
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mz_sink_core::chunk::Chunk;
-use mz_sink_core::types::View;
-use mz_sink_core::{json, keys};
+use mz_sink_core::dead_letter::Refused;
+use mz_sink_core::keys;
 
-/// The format of a line, raised when its meaning changes.
-const FORMAT: u32 = 1;
+pub use file::{LetterFile, LetterFileError};
 
-/// A row that never reaches the target.
-#[derive(Clone, Copy, Debug)]
-pub struct Refused<'a> {
-    /// Its view.
-    pub view: &'a View,
-    /// The chunk that it is in.
-    pub chunk: &'a Chunk,
-    /// Its index in the chunk.
-    pub row: usize,
-    /// Whether it is of a snapshot.
-    pub is_snapshot: bool,
-    /// Why, in a word.
-    pub category: &'a str,
-    /// Why, in a sentence. Without values.
-    pub message: &'a str,
-}
+use crate::progress::Progress;
 
 /// Keeps refused rows.
 pub trait DeadLetters: Send + Sync {
@@ -40,19 +23,25 @@ pub trait DeadLetters: Send + Sync {
 }
 
 /// Only says that a row was refused, without its values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LogDeadLetters {
     /// The deployment, for the log line.
     pub sink_id: String,
+    /// Whether an operator wants to see the key in the log.
+    pub log_key: bool,
 }
 
 impl DeadLetters for LogDeadLetters {
     fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
+        let key = self
+            .log_key
+            .then(|| keys::key_text(refused.view, refused.chunk, refused.row));
         tracing::warn!(
             sink_id = %self.sink_id,
             view = %refused.view.name,
             mz_timestamp = refused.chunk.timestamps[refused.row],
             category = %refused.category,
+            key,
             "a row does not reach the target: {}",
             refused.message
         );
@@ -63,59 +52,47 @@ impl DeadLetters for LogDeadLetters {
 /// A file of JSON lines, readable by its owner only.
 #[derive(Debug)]
 pub struct FileDeadLetters {
-    file: Mutex<File>,
+    file: Mutex<std::fs::File>,
     log: LogDeadLetters,
 }
 
 impl FileDeadLetters {
-    /// Appends to the file at `path`, creating it with mode 0600.
+    /// Appends to the file at `path`, creating it with mode 0600. While this lives, nobody can
+    /// take lines out of the file; other workers may append to it.
     ///
     /// # Errors
-    /// When it cannot be opened for appending.
-    pub fn open(path: &Path, sink_id: &str) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
+    /// When it cannot be opened for appending, or somebody is taking lines out.
+    pub fn open(path: &Path, log: LogDeadLetters) -> Result<Self, LetterFileError> {
         Ok(Self {
-            file: Mutex::new(file),
-            log: LogDeadLetters {
-                sink_id: sink_id.into(),
-            },
+            file: Mutex::new(file::open_to_append(path)?),
+            log,
         })
     }
 }
 
 impl DeadLetters for FileDeadLetters {
     fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
-        let Refused {
-            view,
-            chunk,
-            row,
-            is_snapshot,
-            ..
-        } = *refused;
-        let sink_id = &self.log.sink_id;
-        let mut form = Vec::new();
-        json::write_rows(chunk, view, 0, row..row + 1, &mut form);
-        let rows: serde_json::Value = serde_json::from_slice(&form)?;
-        let mut line = serde_json::to_vec(&serde_json::json!({
-            "format": FORMAT,
-            "id": keys::idempotency_key(sink_id, view, chunk, row, is_snapshot),
-            "sink_id": sink_id,
-            "view": view.name,
-            "key": keys::correlation_key(sink_id, view, chunk, row),
-            "category": refused.category,
-            "message": refused.message,
-            "change": rows[0],
-        }))?;
-        line.push(b'\n');
+        let line = refused.line(&self.log.sink_id);
         {
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            // One call for the whole line: lines of several workers do not mix.
             file.write_all(&line)?;
             file.sync_data()?;
         }
         self.log.keep(refused)
+    }
+}
+
+/// Counts what is kept.
+pub(crate) struct Counted {
+    pub(crate) kept_by: Arc<dyn DeadLetters>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl DeadLetters for Counted {
+    fn keep(&self, refused: &Refused<'_>) -> io::Result<()> {
+        self.kept_by.keep(refused)?;
+        self.progress.dead_lettered(refused.category);
+        Ok(())
     }
 }

@@ -12,15 +12,18 @@
 
 mod batch;
 mod dead_letter;
+pub mod look_up;
 mod progress;
+mod replay;
 mod run;
 mod sink;
 mod source;
 mod spill;
 
 pub use batch::BatchReader;
-pub use dead_letter::{DeadLetters, FileDeadLetters, LogDeadLetters, Refused};
+pub use dead_letter::{DeadLetters, FileDeadLetters, LetterFile, LetterFileError, LogDeadLetters};
 pub use progress::{Progress, Snapshot};
+pub use replay::{ReplayFailure, replay};
 pub use run::{Options, run};
 pub use sink::Sink;
 pub use source::{BlockEnd, RowBlock, Source};

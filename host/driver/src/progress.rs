@@ -6,6 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mz_sink_core::session::Notice;
 
+/// Categories of refused rows that are told apart.
+const CATEGORIES: usize = 64;
+
 /// Counters of a run.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -18,7 +21,7 @@ pub struct Progress {
     memory: AtomicU64,
     spilled: AtomicU64,
     retries: AtomicU64,
-    dead_letters: AtomicU64,
+    dead_letters: Mutex<BTreeMap<String, u64>>,
     fell_behind: AtomicU64,
     margins: Mutex<BTreeMap<String, i64>>,
 }
@@ -44,7 +47,7 @@ pub struct Snapshot {
     pub spilled: u64,
     /// Things that were tried again.
     pub retries: u64,
-    /// Rows that the host put into the dead-letter log.
+    /// Rows that were refused, each as often as that happened.
     pub dead_letters: u64,
     /// How often Materialize ended a stream because this program read too slowly.
     pub fell_behind: u64,
@@ -66,9 +69,9 @@ impl Progress {
             memory: self.memory.load(Relaxed),
             spilled: self.spilled.load(Relaxed),
             retries: self.retries.load(Relaxed),
-            dead_letters: self.dead_letters.load(Relaxed),
+            dead_letters: self.dead_letters().values().sum(),
             fell_behind: self.fell_behind.load(Relaxed),
-            margin_ms: self.margins().values().min().copied(),
+            margin_ms: lock(&self.margins).values().min().copied(),
         }
     }
 
@@ -82,13 +85,19 @@ impl Progress {
         self.batches.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn dead_lettered(&self, rows: u64) {
-        self.dead_letters.fetch_add(rows, Relaxed);
+    /// The refused rows by category. A sink makes the categories up, so that those beyond the
+    /// first 64 are counted together, as `other`.
+    pub fn dead_letters(&self) -> BTreeMap<String, u64> {
+        lock(&self.dead_letters).clone()
     }
 
-    fn margins(&self) -> MutexGuard<'_, BTreeMap<String, i64>> {
-        // No step under the lock leaves it half changed.
-        self.margins.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn dead_lettered(&self, category: &str) {
+        let mut counts = lock(&self.dead_letters);
+        let category = match counts.len() < CATEGORIES || counts.contains_key(category) {
+            true => category,
+            false => "other",
+        };
+        *counts.entry(category.into()).or_insert(0) += 1;
     }
 
     /// Counts what a notice tells.
@@ -104,7 +113,7 @@ impl Progress {
             Notice::Margin {
                 object, margin_ms, ..
             } => {
-                self.margins().insert(object.clone(), *margin_ms);
+                lock(&self.margins).insert(object.clone(), *margin_ms);
             }
             _ => {}
         }
@@ -116,4 +125,9 @@ impl Progress {
         self.memory.store(memory, Relaxed);
         self.spilled.store(spilled, Relaxed);
     }
+}
+
+/// No step under such a lock leaves its content half changed.
+fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
+    content.lock().unwrap_or_else(PoisonError::into_inner)
 }

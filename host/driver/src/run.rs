@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::batch::Prepare;
-use crate::dead_letter::DeadLetters;
+use crate::dead_letter::{Counted, DeadLetters};
 use crate::progress::Progress;
 use crate::sink::{self, Sink};
 use crate::source::{self, RowBlock, Source, What};
@@ -47,7 +47,10 @@ pub async fn run<S: Source>(
     let mut turn = 0;
     let prepare = Prepare {
         spill: spill.clone(),
-        dead_letters: options.dead_letters,
+        dead_letters: Arc::new(Counted {
+            kept_by: options.dead_letters,
+            progress: options.progress.clone(),
+        }),
     };
     let mut sink = sink::spawn(sink, prepare.clone());
     session.start(start.elapsed());
@@ -68,9 +71,6 @@ pub async fn run<S: Source>(
                     failed.map(|e| Event::SpillFailed(e.to_string()))
                 }
                 Command::DeadLetter(dead) => {
-                    options
-                        .progress
-                        .dead_lettered(dead.segments.iter().map(|s| s.rows as u64).sum());
                     let failed = prepare.dead_letter(&dead).err();
                     failed.map(|e| Event::DeadLetterFailed(e.to_string()))
                 }

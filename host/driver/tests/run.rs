@@ -317,6 +317,7 @@ impl World {
             spill_folder: std::env::temp_dir(),
             dead_letters: Arc::new(LogDeadLetters {
                 sink_id: "test".into(),
+                log_key: false,
             }),
             progress: self.progress.clone(),
             tell: Box::new(|_| {}),

@@ -1,5 +1,7 @@
 //! One module for each command.
 
+mod deployment;
+pub mod dlq;
 pub mod inspect;
 mod load;
 pub mod run;

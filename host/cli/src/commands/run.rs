@@ -5,25 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mz_sink_core::catalog::IdentityPolicy;
-use mz_sink_core::retry::RetryPolicy;
-use mz_sink_core::session::{
-    OnFailure, OnHistoryLoss, OnKeyViolation, Outcome, SessionConfig, ViewConfig,
-};
-use mz_sink_core::types::{CLOSED, Envelope, Frontier, Guarantee};
+use mz_sink_core::session::Outcome;
+use mz_sink_core::types::{CLOSED, Frontier, Guarantee};
 use mz_sink_driver::{DeadLetters, FileDeadLetters, LogDeadLetters, Options, Progress};
-use mz_sink_plugin::{Inspection, PluginOptions, PluginSink};
-use mz_sink_source::ConnectOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::commands::deployment::Deployment;
 use crate::commands::load;
-use crate::config::{Config, HistoryLoss, KeyViolation, NewColumns, WriteFailure};
+use crate::config::Config;
 use crate::exit::Failure;
-use crate::materialize::Materialize;
 use crate::notices;
 use crate::progress::{self, Style};
-use crate::sandbox::Sandboxed;
 use crate::telemetry::{self, LogFormat};
 
 /// Arguments of `run`.
@@ -58,30 +51,17 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> {
     let shutdown = watch_signals()?;
-    let component = load::component(&arguments.component, &config)?;
-    let inspection = component
-        .inspect()
-        .await
-        .map_err(|e| Failure::usage("component", e))?;
-    config
-        .check_sink(&inspection.config_schema)
-        .map_err(|e| Failure::usage("config", e))?;
-    let connect = connect_options(&config)?;
+    let deployment = Deployment::load(&arguments.component, config).await?;
+    let Deployment {
+        config, inspection, ..
+    } = &deployment;
     let progress = Arc::new(Progress::default());
-    let sink = PluginSink::new(
-        component,
-        PluginOptions {
-            limits: load::limits(&config),
-            http: load::http(&config)?,
-            sink_id: config.sink_id.clone(),
-            config_json: config.sink.to_string(),
-        },
-    );
+    let sink = deployment.sink()?;
     let options = Options {
-        session: session_config(&config, &inspection),
+        session: deployment.session(),
         seed: random_seed(),
         spill_folder: config.buffer.dir.clone().unwrap_or_else(std::env::temp_dir),
-        dead_letters: dead_letters(&config)?,
+        dead_letters: dead_letters(config)?,
         progress: progress.clone(),
         tell: Box::new(notices::tell(config.sink_id.clone())),
         shutdown,
@@ -101,10 +81,8 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
     };
     let showing = tokio::spawn(progress::show(progress.clone(), style));
     let connections = options.session.connections();
-    let password_file = &config.materialize.password_file;
-    let sources =
-        (0..connections).map(|_| Materialize::new(connect.clone(), password_file.clone()));
-    let outcome = mz_sink_driver::run(sources, Sandboxed(sink), options).await;
+    let sources = (0..connections).map(|_| deployment.source());
+    let outcome = mz_sink_driver::run(sources, sink, options).await;
     showing.abort();
     let end = progress.snapshot();
     tracing::info!(
@@ -114,6 +92,7 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         retries = end.retries,
         fell_behind = end.fell_behind,
         dead_letters = end.dead_letters,
+        dead_letters_by_category = by_category(&progress),
         margin_ms = end.margin_ms,
         "{}",
         if end.committed == CLOSED {
@@ -131,72 +110,28 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
     }
 }
 
-fn connect_options(config: &Config) -> Result<ConnectOptions, Failure> {
-    let password = config
-        .materialize_password()
-        .map_err(|e| Failure::usage("config", e))?;
-    ConnectOptions::parse(&config.materialize.url, password)
-        .map_err(|e| Failure::usage("config", config.refused_url(e)))
-}
-
-fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
-    let views = config.source.views().into_iter().map(|view| ViewConfig {
-        object: view.object,
-        name: view.name,
-        key: view.key,
-    });
-    SessionConfig {
-        sink_id: config.sink_id.clone(),
-        component_digest: inspection.digest.clone(),
-        views: views.collect(),
-        envelope: config.source.envelope.unwrap_or(inspection.envelope),
-        netted: inspection.netted && inspection.envelope == Envelope::Upsert,
-        cluster: config.materialize.cluster.clone(),
-        up_to: config.source.up_to,
-        allow_short_retention: config.source.allow_short_retention,
-        identity: IdentityPolicy {
-            refollow: config.source.refollow,
-            ignore_new_columns: config.source.on_new_columns == NewColumns::Ignore,
-        },
-        on_history_loss: match config.source.on_history_loss {
-            HistoryLoss::Stall => OnHistoryLoss::Stall,
-            HistoryLoss::Resnapshot => OnHistoryLoss::Resnapshot,
-            HistoryLoss::SkipToNow => OnHistoryLoss::SkipToNow,
-        },
-        on_key_violation: match config.source.on_key_violation {
-            KeyViolation::Reject => OnKeyViolation::Reject,
-            KeyViolation::Stall => OnKeyViolation::Stall,
-        },
-        on_failure: match config.retry.on_failure {
-            WriteFailure::Stall => OnFailure::Stall,
-            WriteFailure::Skip => OnFailure::Skip,
-        },
-        commit_interval: config.commit.interval,
-        idle_commit_interval: config.commit.idle_interval,
-        max_commit_bytes: config.commit.max_bytes as usize,
-        memory_bytes: config.buffer.memory as usize,
-        spill_bytes: config.buffer.spill,
-        retry: RetryPolicy {
-            attempts: config.retry.attempts,
-            min_backoff: config.retry.min_backoff,
-            max_backoff: config.retry.max_backoff,
-        },
-    }
-}
-
 fn dead_letters(config: &Config) -> Result<Arc<dyn DeadLetters>, Failure> {
+    let log = LogDeadLetters {
+        sink_id: config.sink_id.clone(),
+        log_key: config.dead_letter.log_key,
+    };
     Ok(match &config.dead_letter.path {
-        Some(path) => Arc::new(FileDeadLetters::open(path, &config.sink_id).map_err(|e| {
-            let message = format!(
-                "{} cannot be written: {e}; check the folder and who may write to it",
-                path.display()
-            );
-            Failure::usage("config", config.wrong("dead_letter.path", message))
-        })?),
-        None => Arc::new(LogDeadLetters {
-            sink_id: config.sink_id.clone(),
-        }),
+        Some(path) => Arc::new(
+            FileDeadLetters::open(path, log)
+                .map_err(|e| Failure::usage("config", config.wrong("dead_letter.path", e)))?,
+        ),
+        None => Arc::new(log),
     })
+}
+
+/// `category=count` of each, if there is any.
+fn by_category(progress: &Progress) -> Option<String> {
+    let counts = progress.dead_letters();
+    let counts: Vec<_> = counts
+        .iter()
+        .map(|(word, n)| format!("{word}={n}"))
+        .collect();
+    (!counts.is_empty()).then(|| counts.join(" "))
 }
 
 /// A frontier that is a time.
@@ -214,7 +149,7 @@ fn guarantee(guarantee: Guarantee) -> &'static str {
 }
 
 /// From the process's own hash seeds, which the operating system gives.
-fn random_seed() -> u64 {
+pub fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

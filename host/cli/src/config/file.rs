@@ -263,6 +263,8 @@ impl Default for Retry {
 pub struct DeadLetter {
     /// A JSON-lines file; only a log line without values unless given.
     pub path: Option<PathBuf>,
+    /// Whether the log line names the key.
+    pub log_key: bool,
 }
 
 /// What the sink may reach.

@@ -42,7 +42,19 @@ pub(crate) fn deletion(time: Timestamp, key: i64) -> Row {
     row([Some(&time), Some("f"), Some("delete"), Some(&key), None])
 }
 
-fn view(types: [ColumnType; 2]) -> View {
+pub(crate) fn violation(time: Timestamp, key: i64) -> Row {
+    let (time, key) = (time.to_string(), key.to_string());
+    let state = Some("key_violation");
+    row([Some(&time), Some("f"), state, Some(&key), None])
+}
+
+/// A row of a diff stream.
+pub(crate) fn difference(time: Timestamp, diff: i64, key: i64, name: &str) -> Row {
+    let [time, diff, key] = [time.to_string(), diff.to_string(), key.to_string()];
+    row([Some(&time), Some("f"), Some(&diff), Some(&key), Some(name)])
+}
+
+pub(crate) fn view(types: [ColumnType; 2]) -> View {
     let [a, b] = types;
     let column = |name: &str, ty, nullable| Column {
         name: name.into(),
@@ -56,7 +68,7 @@ fn view(types: [ColumnType; 2]) -> View {
     }
 }
 
-fn decoder_for(types: [ColumnType; 2], envelope: Envelope) -> Decoder {
+pub(crate) fn decoder_for(types: [ColumnType; 2], envelope: Envelope) -> Decoder {
     let change = match envelope {
         Envelope::Upsert => "mz_state",
         Envelope::Diff => "mz_diff",
