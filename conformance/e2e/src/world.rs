@@ -103,6 +103,12 @@ impl World {
             .map(materialize_sim::Server::control)
     }
 
+    /// The URL of Materialize.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// How many times slower than the simulator this Materialize is, roughly: a real one closes
     /// a timestamp once a second.
     #[must_use]

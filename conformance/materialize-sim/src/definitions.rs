@@ -49,6 +49,26 @@ impl Session {
         replaces: Option<Vec<String>>,
     ) -> Result<String, SqlError> {
         let replaced = replaces.map(|name| self.resolve(&name)).transpose()?;
+        let view = self.view(query)?;
+        let unlike = |replaced: &Arc<Object>| {
+            replaced.kind != Kind::MaterializedView || replaced.columns != view.columns
+        };
+        if replaced.as_ref().is_some_and(unlike) {
+            let text = "replacement schema differs from that of the replaced view";
+            return Err(SqlError::new("XX000", text));
+        }
+        let parts = Parts {
+            kind,
+            replaces: replaced,
+            retention_ms,
+            ..view
+        };
+        self.create(name, parts)?;
+        Ok(format!("CREATE {}", kind.keyword()))
+    }
+
+    /// A view of what a query gives.
+    fn view(&self, query: ViewQuery) -> Result<Parts, SqlError> {
         let (columns, content, derivation) = match query {
             ViewQuery::Values(rows) => {
                 let (columns, content) = constant(&rows)?;
@@ -59,23 +79,20 @@ impl Session {
                 (columns, None, Some(derivation))
             }
         };
-        let unlike = |replaced: &Arc<Object>| {
-            replaced.kind != Kind::MaterializedView || replaced.columns != columns
-        };
-        if replaced.as_ref().is_some_and(unlike) {
-            let text = "replacement schema differs from that of the replaced view";
-            return Err(SqlError::new("XX000", text));
-        }
-        let parts = Parts {
-            kind,
+        Ok(Parts {
+            kind: Kind::View,
             columns,
             content,
             derivation,
-            replaces: replaced,
-            retention_ms,
-        };
-        self.create(name, parts)?;
-        Ok(format!("CREATE {}", kind.keyword()))
+            replaces: None,
+            retention_ms: None,
+        })
+    }
+
+    /// What a SUBSCRIBE to a query reads: like a view, but not in the catalog, and gone with the
+    /// subscription.
+    pub(crate) fn object_of(&self, query: ViewQuery) -> Result<Arc<Object>, SqlError> {
+        Ok(self.world.list_query(self.view(query)?))
     }
 
     fn derivation(

@@ -92,6 +92,7 @@ impl Session {
                 .cloned()
                 .ok_or_else(|| SqlError::new("XX000", format!("invalid id {id}")))?,
             Target::Name(parts) => self.resolve(parts)?,
+            Target::Query(query) => self.object_of(query.clone())?,
         };
         let shape = Shape::new(
             subscribe.progress,
@@ -231,7 +232,9 @@ impl Session {
     }
 
     fn check_privileges(&self, object: &Object, cluster: &str) -> Result<(), SqlError> {
-        let name = object.name();
+        // A query is not in the catalog: what it reads counts.
+        let query = object.derivation().filter(|_| object.id() == 0);
+        let name = query.map_or_else(|| object.name(), |query| query.input.name());
         let schema = format!("{}.{}", name.database, name.schema);
         let privileges = &self.world.inner().privileges;
         for target in [
@@ -246,8 +249,8 @@ impl Session {
 
     /// Whether what a running subscription reads was taken away, or a failure was ordered for it.
     fn terminated(&self, cursor: &Cursor) -> Result<(), SqlError> {
-        let lost = if cursor.object.is_dropped() {
-            format!("relation \"{}\"", cursor.object.name())
+        let lost = if let Some(name) = cursor.object.dropped_input() {
+            format!("relation \"{name}\"")
         } else if !self.world.inner().clusters.contains(&cursor.cluster) {
             format!("cluster \"{}\"", cursor.cluster)
         } else {

@@ -264,6 +264,15 @@ impl Object {
         self.dropped.get().is_some()
     }
 
+    /// The name of what was dropped: this object, or what it reads.
+    pub(crate) fn dropped_input(&self) -> Option<Name> {
+        match self.derivation() {
+            _ if self.is_dropped() => Some(self.name()),
+            Some(derivation) => derivation.input.dropped_input(),
+            None => None,
+        }
+    }
+
     pub(crate) fn set_dropped(&self) {
         // Dropping twice is dropping.
         let _ = self.dropped.set(());

@@ -128,10 +128,12 @@ pub(crate) enum Target {
     Name(Vec<String>),
     /// `[u1 AS "db"."schema"."name"]`: only the id counts.
     Id(String),
+    /// What a view could be made of.
+    Query(ViewQuery),
 }
 
 /// What a view selects.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum ViewQuery {
     /// Columns (all of them if `None`) of one object.
     Object {
@@ -143,14 +145,14 @@ pub(crate) enum ViewQuery {
 }
 
 /// A column of a view.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) expression: Expression,
     pub(crate) name: Option<String>,
 }
 
 /// A value that a view computes, with no name looked up.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Expression {
     Column(String),
     Number(i128),
@@ -158,14 +160,14 @@ pub(crate) enum Expression {
 }
 
 /// GRANT or REVOKE of the one privilege that each kind of target has here.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Grant {
     pub(crate) granted: bool,
     pub(crate) on: GrantOn,
     pub(crate) role: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum GrantOn {
     Relation(Vec<String>),
     Cluster(String),

@@ -1,7 +1,7 @@
 //! The server's state: its objects, its clock, and what tests look at.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -49,6 +49,8 @@ pub(crate) const DEFAULT_MAX_RESULT_SIZE: u64 = 1 << 30;
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) objects: Vec<Arc<Object>>,
+    /// What subscriptions to queries read, for as long as they last.
+    pub(crate) queries: Vec<Weak<Object>>,
     pub(crate) indexes: Vec<Index>,
     pub(crate) clusters: Vec<String>,
     /// Everything besides `materialize.public`, as `(database, schema)`.
@@ -104,6 +106,7 @@ impl World {
             inner: Mutex::new(Inner {
                 clock: Clock::Wall,
                 objects: Vec::new(),
+                queries: Vec::new(),
                 indexes: Vec::new(),
                 clusters: vec!["quickstart".to_owned()],
                 schemas: vec![("materialize".to_owned(), "public".to_owned())],
@@ -142,7 +145,7 @@ impl World {
     pub(crate) fn tick(&self) {
         let inner = self.inner();
         let now = inner.now();
-        for object in &inner.objects {
+        for object in inner.all() {
             if let Content::Ledger(ledger) = &object.content {
                 lock(ledger).advance(now);
                 // Compaction follows, also where nobody asks for the frontiers.
@@ -212,6 +215,16 @@ impl World {
     }
 
     /// Adds an object; its frontier starts at the clock.
+    /// An object that is in no catalog.
+    pub(crate) fn list_query(&self, parts: Parts) -> Arc<Object> {
+        let mut inner = self.inner();
+        let name = Name::parse("query");
+        let object = Arc::new(Object::new(0, name, parts, inner.now()));
+        inner.queries.retain(|query| query.strong_count() > 0);
+        inner.queries.push(Arc::downgrade(&object));
+        object
+    }
+
     pub(crate) fn create(&self, name: Name, parts: Parts) -> Result<Arc<Object>, SimError> {
         let mut inner = self.inner();
         if inner.find(&name).is_some() {
@@ -354,20 +367,24 @@ impl Inner {
         number
     }
 
-    fn dependents(&self, of: &Arc<Object>) -> impl Iterator<Item = &Arc<Object>> {
-        self.objects.iter().filter(|view| view.reads(of))
+    /// Objects, and queries that somebody has subscribed to.
+    fn all(&self) -> Vec<Arc<Object>> {
+        let queries = self.queries.iter().filter_map(Weak::upgrade);
+        self.objects.iter().cloned().chain(queries).collect()
     }
 
     /// The first time that is open in an object and in every view of it.
     fn next_time(&self, object: &Arc<Object>) -> u64 {
-        let objects = self.dependents(object).chain([object]);
-        let open = objects.map(|object| object.open_from()).max();
+        let all = self.all();
+        let views = all.iter().filter(|view| view.reads(object));
+        let open = views.chain([object]).map(|object| object.open_from()).max();
         open.unwrap_or(0).max(self.now())
     }
 
     /// Writes to an object and to every view of it.
     fn append(&self, object: &Arc<Object>, time: u64, derived: Derived) {
-        let views = self.objects.iter().filter_map(|view| {
+        let all = self.all();
+        let views = all.iter().filter_map(|view| {
             let derivation = view.derivation()?;
             Arc::ptr_eq(&derivation.input, object).then_some((view, derivation))
         });

@@ -35,6 +35,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// Show what a sink component is and what it wants.
     Inspect(commands::inspect::Arguments),
+    /// Show the changes of a query or an object as JSON lines, a batch of closed changes each.
+    Tail(commands::tail::Arguments),
     /// Look at rows that never reached the target, give them up, or write them after all.
     Dlq(commands::dlq::Arguments),
     /// Print a configuration file with every setting, its default and its meaning.
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
+        Command::Tail(arguments) => commands::tail::run(&arguments),
         Command::Dlq(arguments) => commands::dlq::run(arguments),
         Command::ExampleConfig => output::print(config::EXAMPLE),
     };

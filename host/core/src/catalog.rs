@@ -67,6 +67,8 @@ pub struct LookUp {
     name: String,
     parts: Vec<String>,
     kind: String,
+    /// Whether what has no history of its own will do, too.
+    is_live: bool,
     found: Option<Object>,
     step: Step,
     /// How often another object had the name by the time that all was known.
@@ -99,9 +101,22 @@ impl LookUp {
             name: name.into(),
             parts: split_name(name).ok_or_else(|| CatalogError::BadName(name.into()))?,
             kind: String::new(),
+            is_live: false,
             found: None,
             step: Step::Name,
             again: 0,
+        })
+    }
+
+    /// The same for a subscription that is never resumed: a plain view will do, too.
+    ///
+    /// # Errors
+    /// [`CatalogError::BadName`].
+    pub fn live(name: &str) -> Result<Self, CatalogError> {
+        let look_up = Self::new(name)?;
+        Ok(Self {
+            is_live: true,
+            ..look_up
         })
     }
 
@@ -233,6 +248,7 @@ impl LookUp {
                 self.kind = kind.clone();
                 let remedy = match kind.as_str() {
                     "table" | "source" | "materialized-view" => None,
+                    "view" if self.is_live => None,
                     "view" => {
                         Some("create a materialized view of it WITH (RETAIN HISTORY FOR '1h')")
                     }

@@ -21,6 +21,7 @@ pub mod dead_letter;
 pub mod decode;
 pub mod json;
 pub mod keys;
+pub mod live;
 pub mod netting;
 pub mod planted;
 pub mod release;

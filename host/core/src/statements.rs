@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::release::{Start, resume_as_of};
-use crate::types::{Envelope, Frontier};
+use crate::types::{Envelope, Frontier, Timestamp};
 
 /// The name of the one cursor of a session.
 const CURSOR: &str = "mz_wasm_sink";
@@ -64,6 +64,52 @@ pub fn subscribe(
             "DECLARE {CURSOR} CURSOR FOR SUBSCRIBE [{id} AS {database}.{schema}.{name}]{envelope} {options}{up_to}"
         ),
     ]
+}
+
+/// What a subscription that is never resumed reads, and from when on.
+#[derive(Clone, Debug)]
+pub struct LiveSubscribe<'a> {
+    /// In SQL: `[u1 AS "db"."schema"."name"]`, or a query in parentheses.
+    pub of: String,
+    /// The key columns of the upsert envelope; empty for the diff envelope.
+    pub key: &'a [String],
+    /// Whether it begins with what is there already.
+    pub with_snapshot: bool,
+    /// When it begins; now, unless given.
+    pub as_of: Option<Timestamp>,
+    /// Where it ends, exclusive.
+    pub up_to: Option<Frontier>,
+}
+
+/// An object by its id and full name, as SUBSCRIBE takes it.
+pub fn by_id(id: &str, full_name: &[String; 3]) -> String {
+    let name = full_name.each_ref().map(|part| identifier(part)).join(".");
+    format!("[{id} AS {name}]")
+}
+
+/// A query as SUBSCRIBE takes it. A comment at its end must not hide what follows.
+pub fn by_query(query: &str) -> String {
+    format!("({}\n)", query.trim().trim_end_matches(';'))
+}
+
+/// Opens the cursor of a subscription that is never resumed, in a transaction.
+pub fn subscribe_live(live: &LiveSubscribe<'_>) -> [String; 2] {
+    let mut sql = format!("DECLARE {CURSOR} CURSOR FOR SUBSCRIBE {}", live.of);
+    if !live.key.is_empty() {
+        let key: Vec<_> = live.key.iter().map(|k| identifier(k)).collect();
+        sql += &format!(" ENVELOPE UPSERT (KEY ({}))", key.join(", "));
+    }
+    sql += match live.with_snapshot {
+        true => " WITH (PROGRESS)",
+        false => " WITH (PROGRESS, SNAPSHOT = false)",
+    };
+    if let Some(as_of) = live.as_of {
+        sql += &format!(" AS OF {as_of}");
+    }
+    if let Some(up_to) = live.up_to {
+        sql += &format!(" UP TO {up_to}");
+    }
+    ["BEGIN".to_string(), sql]
 }
 
 /// Fetches what comes within `timeout`; rows are sent as they come.

@@ -12,6 +12,7 @@
 
 mod batch;
 mod dead_letter;
+mod live;
 pub mod look_up;
 mod progress;
 mod replay;
@@ -22,6 +23,7 @@ mod spill;
 
 pub use batch::BatchReader;
 pub use dead_letter::{DeadLetters, FileDeadLetters, LetterFile, LetterFileError, LogDeadLetters};
+pub use live::{LiveFailure, tail};
 pub use progress::{Progress, Snapshot};
 pub use replay::{ReplayFailure, replay};
 pub use run::{Options, run};

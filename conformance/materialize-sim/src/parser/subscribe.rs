@@ -56,7 +56,17 @@ impl Parser<'_> {
 
     fn target(&mut self) -> Parsed<Target> {
         if self.symbol("(") {
-            return Err(SqlError::unsupported("SUBSCRIBE to a query"));
+            let words = ["select", "values", "with", "table", "("];
+            let is_query = self
+                .peek()
+                .is_some_and(|token| words.contains(&&*token.text));
+            let query = self.query();
+            if is_query && (query.is_err() || !self.peek().is_some_and(|t| t.is_symbol(")"))) {
+                return Err(SqlError::unsupported("SUBSCRIBE to this query"));
+            }
+            let query = query?;
+            self.need_symbol(")")?;
+            return Ok(Target::Query(query));
         }
         if !self.symbol("[") {
             return Ok(Target::Name(self.name()?));

@@ -31,11 +31,7 @@ impl Parser<'_> {
         }
         let retention_ms = self.with_retention()?;
         self.need("as")?;
-        let query = if self.word("values") {
-            ViewQuery::Values(self.rows()?)
-        } else {
-            self.view_query()?
-        };
+        let query = self.query()?;
         Ok(Statement::CreateView {
             kind,
             name,
@@ -43,6 +39,15 @@ impl Parser<'_> {
             retention_ms,
             replaces,
         })
+    }
+
+    /// What a view can be made of.
+    pub(super) fn query(&mut self) -> Parsed<ViewQuery> {
+        if self.word("values") {
+            Ok(ViewQuery::Values(self.rows()?))
+        } else {
+            self.view_query()
+        }
     }
 
     fn view_query(&mut self) -> Parsed<ViewQuery> {

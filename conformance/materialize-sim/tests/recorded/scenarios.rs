@@ -145,10 +145,6 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "by_id",
         first_id: 10,
-        differs: &[all(
-            "DECLARE c CURSOR FOR SUBSCRIBE (SELECT",
-            "the host subscribes to objects by id, never to a query",
-        )],
         ..PLAIN
     },
     Scenario {

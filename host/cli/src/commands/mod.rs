@@ -6,3 +6,4 @@ pub mod inspect;
 mod load;
 pub mod run;
 mod settings;
+pub mod tail;

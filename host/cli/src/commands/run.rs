@@ -155,7 +155,7 @@ pub fn random_seed() -> u64 {
 }
 
 /// The first SIGTERM or SIGINT asks for a clean end; the second ends at once with 128 + signal.
-fn watch_signals() -> Result<watch::Receiver<bool>, Failure> {
+pub fn watch_signals() -> Result<watch::Receiver<bool>, Failure> {
     let stream = |kind| signal(kind).map_err(|e| Failure::failed("signals", e));
     let mut terminate = stream(SignalKind::terminate())?;
     let mut interrupt = stream(SignalKind::interrupt())?;
