@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use support::{code, prepared, rows, server};
 
 const OBJECTS: &[&str] = &[
@@ -66,6 +68,10 @@ async fn what_a_transaction_has_read_stays_readable_at_its_timestamp_until_it_en
     let server = server().await;
     let tables = ["CREATE TABLE a1 (id int)", "CREATE TABLE a2 (id int)"];
     let holder = prepared(&server, &tables).await;
+    // The second of history that tables have does not pass, however busy the machine is.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = u64::try_from(now.as_millis()).unwrap();
+    server.control().set_clock(Some(now + 10));
     holder
         .batch_execute("BEGIN READ ONLY ISOLATION LEVEL SERIALIZABLE")
         .await
