@@ -45,6 +45,11 @@ impl Failure {
         }
     }
 
+    /// What to tell the user.
+    pub fn text(&self) -> &str {
+        &self.message
+    }
+
     /// Tells the user, in a form that fits the log, and gives the exit code.
     pub fn report(&self, format: LogFormat) -> ExitCode {
         match format {

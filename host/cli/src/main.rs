@@ -33,6 +33,11 @@ struct Arguments {
 enum Command {
     /// Read an object from Materialize and write its changes with a sink component.
     Run(commands::run::Arguments),
+    /// Look at everything that can be known before a run, and say what to do about it.
+    ///
+    /// The sink is asked to open, as a run does first: one may create what it needs in the target
+    /// then; the turbopuffer sink creates nothing. Nothing else is changed anywhere.
+    Check(commands::check::Arguments),
     /// Show what a sink component is and what it wants.
     Inspect(commands::inspect::Arguments),
     /// Show the changes of a query or an object as JSON lines, a batch of closed changes each.
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tail(arguments) => commands::tail::run(&arguments),
         Command::Dlq(arguments) => commands::dlq::run(arguments),
         Command::ExampleConfig => output::print(config::EXAMPLE),

@@ -28,6 +28,11 @@ impl Materialize {
         }
     }
 
+    /// The version of Materialize, while there is a connection to one.
+    pub fn version(&self) -> Option<&str> {
+        self.session.as_ref()?.mz_version()
+    }
+
     async fn renew_password(&mut self) -> Result<(), ServerError> {
         let Some(path) = self.password_file.clone() else {
             return Ok(());

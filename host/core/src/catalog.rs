@@ -1,6 +1,7 @@
 //! What the catalog says about the object, and whether it is still the one in the checkpoint.
 
 mod error;
+mod fitness;
 mod identity;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@
 
 pub mod batch;
 pub mod catalog;
+pub mod check;
 pub mod checkpoint;
 pub mod chunk;
 pub mod classify;

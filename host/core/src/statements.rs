@@ -120,6 +120,14 @@ pub fn fetch(timeout: Duration) -> String {
     )
 }
 
+/// Fetches one row, or none when there is none within `timeout`.
+pub fn fetch_one(timeout: Duration) -> String {
+    format!(
+        "FETCH 1 {CURSOR} WITH (timeout = '{}ms')",
+        timeout.as_millis()
+    )
+}
+
 /// Waits for the next rows however long it takes: an empty answer proves that the stream ended,
 /// which a FETCH with a timeout cannot.
 pub fn fetch_or_end() -> String {

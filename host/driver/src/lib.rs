@@ -27,5 +27,5 @@ pub use live::{LiveFailure, tail};
 pub use progress::{Progress, Snapshot};
 pub use replay::{ReplayFailure, replay};
 pub use run::{Options, run};
-pub use sink::Sink;
+pub use sink::{Sink, sink_error};
 pub use source::{BlockEnd, RowBlock, Source};

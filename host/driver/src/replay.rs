@@ -19,7 +19,7 @@ use mz_sink_core::statements;
 use mz_sink_core::types::{Envelope, View};
 
 use crate::look_up::{connect, look_up, run, server_error};
-use crate::sink::Sink;
+use crate::sink::{Sink, sink_error};
 use crate::source::{BlockEnd, RowBlock, Source};
 
 /// Without a row or an end for this long, the server is taken for dead: a snapshot takes as long
@@ -86,10 +86,7 @@ async fn attempt(
     let mut views = Vec::new();
     for view in &config.views {
         let (object, _) = look_up(source, &view.object, &cluster).await?;
-        if let Some(index) = &object.index {
-            let (object, index) = (object.name(), index.clone());
-            return Err(CatalogError::Indexed { object, index }.into());
-        }
+        object.check_index()?;
         let name = view.name.as_ref().unwrap_or(&object.full_name[2]);
         views.push(object.view(name, &view.key, config.envelope)?);
         objects.push(object);
@@ -290,21 +287,6 @@ async fn settle(
         Ok(Some(stored)) if stored == next => Ok(()),
         Ok(_) => Err(sink_error(error).into()),
         Err(_) => Err(ReplayFailure::Unknown(sink_error(error))),
-    }
-}
-
-fn sink_error(error: SinkError) -> SessionError {
-    match error {
-        SinkError::Retryable(failure) => SessionError::SinkRetryable(failure),
-        SinkError::Permanent(failure) => SessionError::SinkPermanent(failure),
-        SinkError::Unknown(failure) => SessionError::SinkUnknown(failure),
-        SinkError::Trapped(failure) => SessionError::SinkTrapped(failure),
-        SinkError::Limit(failure) => SessionError::SinkLimit(failure),
-        SinkError::Conflict(_) => SessionError::SinkConfused("open"),
-        _ => SessionError::Unexpected {
-            event: "an answer",
-            state: "writing",
-        },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use mz_sink_core::batch::{BatchRows, SinkError};
-use mz_sink_core::session::{Command, Event};
+use mz_sink_core::session::{Command, Event, SessionError};
 use mz_sink_core::types::View;
 use tokio::sync::mpsc;
 
@@ -31,6 +31,22 @@ pub trait Sink: Send + 'static {
 
     /// Ends it.
     fn close(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// What a failure of a sink means where nothing is tried again.
+pub fn sink_error(error: SinkError) -> SessionError {
+    match error {
+        SinkError::Retryable(failure) => SessionError::SinkRetryable(failure),
+        SinkError::Permanent(failure) => SessionError::SinkPermanent(failure),
+        SinkError::Unknown(failure) => SessionError::SinkUnknown(failure),
+        SinkError::Trapped(failure) => SessionError::SinkTrapped(failure),
+        SinkError::Limit(failure) => SessionError::SinkLimit(failure),
+        SinkError::Conflict(_) => SessionError::SinkConfused("open"),
+        _ => SessionError::Unexpected {
+            event: "an answer",
+            state: "writing",
+        },
+    }
 }
 
 /// The two ends of a running sink task.

@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub mod check;
 mod deployment;
 pub mod dlq;
 pub mod inspect;

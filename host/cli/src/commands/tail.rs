@@ -198,7 +198,9 @@ fn show(line: &[u8]) -> io::Result<()> {
 fn failure(error: SessionError) -> Failure {
     let code = error.code();
     let SessionError::Server { class, error } = error else {
-        return Failure::failed(code, error);
+        // The texts speak of the configuration of a sink.
+        let text = error.to_string().replace("source.object: ", "");
+        return Failure::failed(code, text.replace("materialize.url", "the URL"));
     };
     let advice = match class {
         ErrorClass::HistoryLost => {

@@ -349,24 +349,10 @@ impl Reader {
         let Some(object) = member.object() else {
             return Ok(());
         };
-        if let Some(index) = &object.index {
-            return Err(CatalogError::Indexed {
-                object: object.name(),
-                index: index.clone(),
-            });
-        }
-        if object.has_own_timeline && config.views.len() > 1 {
-            return Err(CatalogError::OwnTimeline(object.name()));
-        }
-        let needed = config.commit_lag();
-        if object.retention < needed && !config.allow_short_retention {
-            return Err(CatalogError::ShortRetention {
-                object: object.sql_name(),
-                kind: member.sql_kind().into(),
-                kept: object.retention,
-                needed,
-                advice: needed.as_secs().div_ceil(3600).max(1),
-            });
+        object.check_index()?;
+        object.check_timeline(config.views.len())?;
+        if !config.allow_short_retention {
+            object.check_retention(member.sql_kind(), config.commit_lag())?;
         }
         out.push_back(Command::Tell(Notice::Resolved {
             object: object.name(),

@@ -10,11 +10,7 @@ use crate::planted::{self, Planted};
 use crate::release::{Held, Start};
 use crate::session::command::{Command, Notice};
 use crate::session::{Now, SessionConfig};
-use crate::types::{CLOSED, Frontier, Timestamp, View};
-
-/// A checkpoint may be this much ahead of what the catalog says of an object, in milliseconds:
-/// the catalog lags by a second or two.
-const CATALOG_LAG_MS: u64 = 60_000;
+use crate::types::{Frontier, Timestamp, View};
 
 impl Reader {
     /// Drops whatever was held and reads every view from `from`, with the snapshot of all when
@@ -65,21 +61,8 @@ impl Reader {
 
     /// A frontier that no object has reached was not committed on this server.
     pub(in crate::session) fn check_not_ahead(&self, from: Frontier) -> Result<(), CatalogError> {
-        for object in self.members.iter().filter_map(super::Member::object) {
-            if let Some(frontiers) = object.frontiers
-                && from > frontiers.write.saturating_add(CATALOG_LAG_MS)
-            {
-                return Err(match from {
-                    CLOSED => CatalogError::GoesOn(object.name()),
-                    frontier => CatalogError::CheckpointAhead {
-                        object: object.name(),
-                        frontier,
-                        write: frontiers.write,
-                    },
-                });
-            }
-        }
-        Ok(())
+        let mut objects = self.members.iter().filter_map(super::Member::object);
+        objects.try_for_each(|object| object.check_reached(from))
     }
 
     /// All objects are readable at `as_of`.
