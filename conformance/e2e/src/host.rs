@@ -93,6 +93,18 @@ impl Host {
         )?)
     }
 
+    /// Stops it for a while (SIGSTOP), or lets it go on.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub fn pause(&self, pauses: bool) -> anyhow::Result<()> {
+        let signal = match pauses {
+            true => Signal::SIGSTOP,
+            false => Signal::SIGCONT,
+        };
+        Ok(kill(Pid::from_raw(self.child.id().try_into()?), signal)?)
+    }
+
     /// Whether it still runs.
     ///
     /// # Errors

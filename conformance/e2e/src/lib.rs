@@ -15,6 +15,7 @@ mod proof;
 mod random;
 mod refusal;
 mod target;
+mod traffic;
 mod world;
 
 pub use config::{API_KEY, edited};
@@ -24,6 +25,7 @@ pub use proof::differences;
 pub use random::Random;
 pub use refusal::{CANARY, SOON, refused, small_world};
 pub use target::{Committed, Target};
+pub use traffic::{Traffic, change};
 pub use world::{Table, World};
 
 /// How long anything may take that a test waits for.

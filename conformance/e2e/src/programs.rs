@@ -5,11 +5,14 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
-/// `target/<profile>` of this build: test programs are in its `deps`.
+/// `target/<profile>` of this build: programs are in it, test programs in its `deps`.
 fn profile_folder() -> anyhow::Result<PathBuf> {
-    let test = std::env::current_exe()?;
-    let folder = test.parent().and_then(Path::parent);
-    Ok(folder.context("the test has no target folder")?.to_owned())
+    let program = std::env::current_exe()?;
+    let folder = program.parent().context("there is no target folder")?;
+    Ok(match folder.parent() {
+        Some(profile) if folder.ends_with("deps") => profile.to_owned(),
+        _ => folder.to_owned(),
+    })
 }
 
 /// The `mz-wasm-sink` of the same profile.

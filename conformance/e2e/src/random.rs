@@ -22,6 +22,12 @@ impl Random {
         Self(seed.max(1))
     }
 
+    /// Seeded with this number.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(seed.max(1))
+    }
+
     /// Another generator that the same seed repeats.
     #[must_use]
     pub fn fork(&mut self) -> Self {

@@ -2,10 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use e2e::{PATIENCE, Random, World, edited};
+use e2e::{PATIENCE, Random, Traffic, World, change, edited};
 use materialize_sim::Control;
 use turbopuffer_sim::{Fault, FaultRule, Match};
 
@@ -16,41 +15,6 @@ fn subscriptions(control: &Control) -> Vec<String> {
     let mut statements = control.statements();
     statements.retain(|sql| sql.contains("SUBSCRIBE"));
     statements
-}
-
-/// Changes a table until told to stop; how often it did. One INSERT has many rows.
-async fn write(world: Arc<World>, table: String, mut random: Random, stop: Arc<AtomicBool>) -> u64 {
-    let session = world.session().await.unwrap();
-    let mut next = 0;
-    let mut changes = 0;
-    while !stop.load(Ordering::Relaxed) {
-        // A key that was there: keys stay unique.
-        let (old, v) = (random.below(next.max(1)), random.below(1_000_000));
-        let sql = match random.below(6) {
-            0 => format!("UPDATE {table} SET v = 'u{v}' WHERE k = {old}"),
-            1 => format!("UPDATE {table} SET v = 'all{v}'"),
-            2 => format!("DELETE FROM {table} WHERE k = {old}"),
-            3 if random.below(10) == 0 => format!("DELETE FROM {table}"),
-            4 if next > 0 => {
-                // A key that comes back.
-                session
-                    .query(&format!("DELETE FROM {table} WHERE k = {old}"))
-                    .await
-                    .unwrap();
-                format!("INSERT INTO {table} VALUES ({old}, 'again{v}')")
-            }
-            _ => {
-                let keys = next..next + 1 + random.below(40);
-                next = keys.end;
-                let rows: Vec<_> = keys.map(|k| format!("({k}, 'i{v}')")).collect();
-                format!("INSERT INTO {table} VALUES {}", rows.join(", "))
-            }
-        };
-        session.query(&sql).await.unwrap();
-        changes += 1;
-        tokio::time::sleep(Duration::from_millis(15)).await;
-    }
-    changes
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,13 +38,13 @@ async fn twenty_crashes_at_random_points_lose_and_invent_nothing() {
             ..Fault::default()
         },
     }]);
-    let stop = Arc::new(AtomicBool::new(false));
+    let traffic = Arc::new(Traffic::default());
     let mut random = Random::new();
-    let writer = tokio::spawn(write(
+    let writer = tokio::spawn(change(
         world.clone(),
         table.name.clone(),
         random.fork(),
-        stop.clone(),
+        traffic.clone(),
     ));
     let mut last = None;
     for _ in 0..20 {
@@ -96,8 +60,11 @@ async fn twenty_crashes_at_random_points_lose_and_invent_nothing() {
         last = committed;
     }
     assert!(last.is_some(), "nothing was committed in twenty lives");
-    stop.store(true, Ordering::Relaxed);
-    assert!(writer.await.unwrap() > 20, "the writer hardly wrote");
+    traffic.stop();
+    assert!(
+        writer.await.unwrap().unwrap() > 20,
+        "the writer hardly wrote"
+    );
     let mut host = world.host(&table).unwrap();
     world.caught_up(&table, &mut host).await.unwrap();
     if let Some(control) = world.control() {

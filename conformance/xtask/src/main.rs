@@ -19,6 +19,7 @@ mod guests;
 mod process;
 mod setup;
 mod sim;
+mod soak;
 mod test;
 mod toolchain;
 
@@ -66,6 +67,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Kill real processes again and again, with a proof each time.
+    Soak {
+        /// `sim --cycles N`, `--seed S` to repeat a plan, `--json`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
     /// Run everything that must hold: format, lints, guests, checks, tests, licences.
     Test(test::Options),
 }
@@ -74,6 +81,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo { arguments } => return finish(demo::demo(&arguments)),
         Task::Bench { arguments } => return finish(demo::bench(&arguments)),
+        Task::Soak { arguments } => return finish(soak::run(&arguments)),
         Task::Sim { arguments } => return finish(sim::run(&arguments)),
         Task::Setup => setup::run(),
         Task::Guests { only } => guests::run(&only),

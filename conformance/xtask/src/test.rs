@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{checks, guests, process, setup, sim};
+use crate::{checks, guests, process, setup, sim, soak};
 
 const DENY: [&str; 3] = ["deny", "--config", ".cargo/deny.toml"];
 
@@ -45,6 +45,7 @@ pub fn run(options: &Options) -> Result<()> {
     cargo_step("programs", &["build", "--workspace", "--bins"])?;
     tests(&options.arguments)?;
     step("simulator", "cargo xtask sim", sim::test)?;
+    step("soak", "cargo xtask soak sim", soak::test)?;
     if !options.quick {
         let check = ["check", "bans", "licenses", "sources"];
         cargo_step("dependencies", &[&DENY[..], &check].concat())?;

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mz_sink_core::dead_letter::{Entry, Letters, ReadError};
 
@@ -67,16 +68,26 @@ pub(super) fn open_to_append(path: &Path) -> Result<File, LetterFileError> {
         if file.try_lock().is_ok() {
             take_off_cut_line(&file).map_err(io_error(path, "written"))?;
         }
-        // Replaces the lock that is held.
-        match file.try_lock_shared() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LetterFileError::InUse(path.into())),
-            Err(TryLockError::Error(error)) => return Err(io_error(path, "locked")(error)),
-        }
+        share(&file, path)?;
         if is_at(&file, path) {
             return Ok(file);
         }
     }
+}
+
+/// Takes a shared lock in place of the one that is held, if any. Another worker that starts now
+/// may be alone with the file for a moment; a command of an operator is for longer.
+fn share(file: &File, path: &Path) -> Result<(), LetterFileError> {
+    const TRIES: u32 = 50;
+    const WAIT: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(WAIT),
+            Err(TryLockError::Error(error)) => return Err(io_error(path, "locked")(error)),
+        }
+    }
+    Err(LetterFileError::InUse(path.into()))
 }
 
 /// Whether the path still leads to this file: it may have been replaced before it was locked.
