@@ -1,5 +1,6 @@
 //! Life after life.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -9,17 +10,32 @@ use crate::deployment::Deployment;
 use crate::plan::{Life, Moment, Rival, SourceFault};
 use crate::report::Report;
 
-/// Runs all cycles, one deployment after the other.
+/// After so many cycles everything is new: snapshots are attacked again, and servers that keep
+/// all history stay quick.
+const CYCLES_OF_A_WORLD: u32 = 20;
+
+/// Runs all cycles.
 pub async fn run(seed: u64, cycles: u32, report: &mut Report) -> Result<()> {
     let mut random = Random::seeded(seed);
+    let mut first = 0;
+    while first < cycles {
+        let after = cycles.min(first + CYCLES_OF_A_WORLD);
+        in_new_worlds(first..after, &mut random, report).await?;
+        first = after;
+    }
+    Ok(())
+}
+
+/// Runs some cycles, one deployment after the other.
+async fn in_new_worlds(cycles: Range<u32>, random: &mut Random, report: &mut Report) -> Result<()> {
     let mut deployments = [
-        Deployment::new("one object", 1, &mut random).await?,
-        Deployment::new("three objects", 3, &mut random).await?,
+        Deployment::new("one object", 1, random).await?,
+        Deployment::new("three objects", 3, random).await?,
     ];
-    for cycle in 0..cycles {
+    for cycle in cycles {
         let which = cycle as usize % deployments.len();
         let deployment = &mut deployments[which];
-        let life = Life::new(&mut random, deployment.world().pace());
+        let life = Life::new(random, deployment.world().pace());
         let name = deployment.name;
         let ended = one(deployment, &life, report).await;
         ended.with_context(|| {

@@ -16,9 +16,10 @@ const PURITY: &str = "core-purity";
 
 /// Which crates of the workspace a crate may depend on. Crates under `conformance/` may depend
 /// on all, and nobody on them.
-const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("mz-sink-text", &[]),
     ("mz-sink-core", &["mz-sink-text"]),
+    ("mz-sink-config", &["mz-sink-core"]),
     ("mz-sink-source", &["mz-sink-core"]),
     ("mz-sink-plugin", &["mz-sink-core"]),
     ("mz-sink-driver", &["mz-sink-core"]),
@@ -26,6 +27,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 8] = [
         "mz-wasm-sink",
         &[
             "mz-sink-core",
+            "mz-sink-config",
             "mz-sink-source",
             "mz-sink-plugin",
             "mz-sink-driver",

@@ -15,6 +15,7 @@ macro_rules! eprintln {
 
 mod checks;
 mod demo;
+mod fuzz;
 mod guests;
 mod process;
 mod setup;
@@ -67,6 +68,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Fuzz what reads the writing of others: rows, streams, checkpoints, configurations.
+    Fuzz(fuzz::Options),
     /// Kill real processes again and again, with a proof each time.
     Soak {
         /// `sim --cycles N`, `--seed S` to repeat a plan, `--json`.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Bench { arguments } => return finish(demo::bench(&arguments)),
         Task::Soak { arguments } => return finish(soak::run(&arguments)),
         Task::Sim { arguments } => return finish(sim::run(&arguments)),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Setup => setup::run(),
         Task::Guests { only } => guests::run(&only),
         Task::Checks => checks::run(),

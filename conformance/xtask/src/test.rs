@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{checks, guests, process, setup, sim, soak};
+use crate::{checks, fuzz, guests, process, setup, sim, soak};
 
 const DENY: [&str; 3] = ["deny", "--config", ".cargo/deny.toml"];
+
+/// The fuzz targets are a workspace of their own.
+const FUZZ: [&str; 2] = ["--manifest-path", "conformance/fuzz/Cargo.toml"];
 
 /// How much to run.
 #[derive(clap::Args)]
@@ -26,6 +29,10 @@ pub fn run(options: &Options) -> Result<()> {
     let started = Instant::now();
     step("setup", "cargo xtask setup", setup::run)?;
     cargo_step("format", &["fmt", "--all", "--check"])?;
+    cargo_step(
+        "format of fuzz targets",
+        &["fmt", "--check", FUZZ[0], FUZZ[1]],
+    )?;
     if !options.quick {
         cargo_step(
             "lints",
@@ -39,16 +46,24 @@ pub fn run(options: &Options) -> Result<()> {
             ],
         )?;
     }
+    if !options.quick {
+        let shared = ["--target-dir", "target", "--", "-D", "warnings"];
+        let lints = [&["clippy"], &FUZZ[..], &shared].concat();
+        cargo_step("lints of fuzz targets", &lints)?;
+    }
     step("guests", "cargo xtask guests", || guests::run(&[]))?;
     step("checks", "cargo xtask checks", checks::run)?;
     // Tests start these; `cargo test` builds a binary for the tests of its own package only.
     cargo_step("programs", &["build", "--workspace", "--bins"])?;
     tests(&options.arguments)?;
     step("simulator", "cargo xtask sim", sim::test)?;
+    step("fuzz", "cargo xtask fuzz", fuzz::test)?;
     step("soak", "cargo xtask soak sim", soak::test)?;
     if !options.quick {
         let check = ["check", "bans", "licenses", "sources"];
         cargo_step("dependencies", &[&DENY[..], &check].concat())?;
+        let of_fuzz = [&["deny"], &FUZZ[..], &DENY[1..], &check].concat();
+        cargo_step("dependencies of fuzz targets", &of_fuzz)?;
         advisories()?;
     }
     println!("\nall steps passed in {}", seconds(started.elapsed()));

@@ -6,7 +6,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
-mod config;
 mod exit;
 mod materialize;
 mod notices;
@@ -18,6 +17,7 @@ mod telemetry;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mz_sink_config as config;
 
 use crate::telemetry::LogFormat;
 

@@ -16,6 +16,9 @@ const COUNTER_END: u64 = 1 << 53;
 /// No store has to keep more.
 pub const MAX_BYTES: usize = 64 * 1024;
 
+/// As much of somebody else's sink id is shown, in characters.
+const SHOWN: usize = 64;
+
 /// Where a sink stands, and on what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,7 +141,7 @@ impl Checkpoint {
         let checkpoint: Self = serde_json::from_str(text).map_err(unreadable)?;
         if checkpoint.sink_id != sink_id {
             return Err(CheckpointError::OtherSink {
-                found: checkpoint.sink_id,
+                found: checkpoint.sink_id.chars().take(SHOWN).collect(),
                 expected: sink_id.into(),
             });
         }

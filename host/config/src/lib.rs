@@ -24,7 +24,7 @@ pub use file::{
     Buffer, Commit, Component, DeadLetter, Grants, HistoryLoss, KeyViolation, Limits, Materialize,
     NewColumns, Retry, Source, WriteFailure,
 };
-pub(crate) use secrets::from_file as password_from_file;
+pub use secrets::from_file as password_from_file;
 pub use secrets::{SecretSource, SecretValue};
 
 /// A configuration with every setting, its default and its meaning.

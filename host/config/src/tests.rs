@@ -268,3 +268,40 @@ fn the_sinks_settings_become_json() {
     let expected = serde_json::json!({ "a": 1, "b": [2.5, true], "c": "2026-01-02" });
     assert_eq!(config.unwrap().sink, expected);
 }
+
+mod any_text {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn is_a_configuration_or_an_error_on_one_line(text in ".{0,300}") {
+            if let Err(error) = parse(&text) {
+                let shown = error.to_string();
+                prop_assert!(shown.contains("my.toml"), "{shown}");
+                prop_assert!(!shown.contains('\n'), "{shown}");
+            }
+        }
+
+        /// The example with one value replaced.
+        #[test]
+        fn in_the_place_of_a_value_is_told_by_its_field(
+            line in 0..EXAMPLE.lines().count(),
+            value in prop_oneof![
+                Just("-1"), Just("1e400"), Just("'x'"), Just("[]"), Just("{}"), Just("true"),
+                Just("99999999999999999999"), Just("\"\\u0000\""), Just("[[1]]"), Just("''"),
+            ],
+        ) {
+            let mut lines: Vec<String> = EXAMPLE.lines().map(Into::into).collect();
+            let given = lines[line].trim_start_matches("# ").split_once(" = ");
+            let Some((field, _)) = given.filter(|(name, _)| !name.contains(' ')) else {
+                return Ok(());
+            };
+            lines[line] = format!("{field} = {value}");
+            if let Err(error) = parse(&lines.join("\n")) {
+                let shown = error.to_string();
+                prop_assert!(!shown.contains('\n'), "{shown}");
+            }
+        }
+    }
+}

@@ -70,8 +70,11 @@ fn read(from: impl Read) -> io::Result<Option<String>> {
     Ok((length as u64 <= LONGEST).then_some(text))
 }
 
-/// The content of a file, without a newline at its end.
-pub(crate) fn from_file(path: &Path) -> Result<String, String> {
+/// The content of a file, without a newline at its end. May wait, if it is a pipe.
+///
+/// # Errors
+/// A text that says what to do; it never holds the content.
+pub fn from_file(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let text = File::open(path)
         .and_then(read)
