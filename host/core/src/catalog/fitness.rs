@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{CatalogError, Object};
+use super::{CatalogError, Frontiers, Object};
 use crate::types::{CLOSED, Frontier};
 
 /// A checkpoint may be this much ahead of what the catalog says of an object, in milliseconds:
@@ -68,5 +68,17 @@ impl Object {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the history behind `committed` may be gone after a stop of `needed`, `found` being
+    /// the frontiers a moment ago.
+    ///
+    /// A young object remembers less than it will: its history does not shrink until it is as
+    /// long as it may be.
+    pub fn is_margin_low(&self, found: Frontiers, committed: Frontier, needed: Duration) -> bool {
+        let as_of = i128::from(committed) - 1;
+        let (read, write) = (i128::from(found.read), i128::from(found.write));
+        let oldest = read.min(write - self.retention.as_millis() as i128);
+        as_of < read || as_of - oldest < needed.as_millis() as i128
     }
 }

@@ -169,3 +169,19 @@ fn names_in_the_query_for_doubled_keys_are_quoted() {
     assert!(sql.contains(r#"GROUP BY "a""b", "c""#), "{sql}");
     assert!(sql.contains(r#""T ""1""""#), "{sql}");
 }
+
+#[test]
+fn the_margin_of_a_young_object_is_that_of_its_retention() {
+    let hour = 3_600_000;
+    let needed = Duration::from_secs(600);
+    let low = |read, write, committed| {
+        object().is_margin_low(Frontiers { read, write }, committed, needed)
+    };
+    // As old as its history may be.
+    assert!(!low(hour, 2 * hour, 2 * hour));
+    assert!(low(hour, 2 * hour, hour + 599_000));
+    // Made a minute ago.
+    assert!(!low(hour, hour + 60_000, hour + 30_000));
+    // The history behind the commit is gone already.
+    assert!(low(hour, hour + 60_000, hour - 1));
+}

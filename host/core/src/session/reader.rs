@@ -18,7 +18,7 @@ use super::command::{Command, DeadLetter, Notice, SourceEvent};
 use super::member::{Member, Step};
 use super::side::{Answer, Side};
 use super::{Now, OnKeyViolation, SessionConfig, SessionError};
-use crate::catalog::{CatalogError, Object};
+use crate::catalog::{CatalogError, Frontiers, Object};
 use crate::cut::{self, Taken};
 use crate::decode::Fields;
 use crate::release::{Accepted, Held, Segment, SegmentId};
@@ -377,7 +377,7 @@ impl Reader {
                     let Some(found) = frontiers.get(&object.id) else {
                         continue;
                     };
-                    self.tell_margin(object, found.read, committed, config, out);
+                    self.tell_margin(object, *found, committed, config, out);
                 }
                 Outcome::Nothing
             }
@@ -387,18 +387,18 @@ impl Reader {
     fn tell_margin(
         &self,
         object: &Object,
-        read: Timestamp,
+        found: Frontiers,
         committed: Option<Frontier>,
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) {
         let Some(committed) = committed else { return };
-        let margin = i128::from(committed) - 1 - i128::from(read);
+        let margin = i128::from(committed) - 1 - i128::from(found.read);
         let margin_ms = margin.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         out.push_back(Command::Tell(Notice::Margin {
             object: object.name(),
             margin_ms,
-            is_low: margin < config.commit_lag().as_millis() as i128,
+            is_low: object.is_margin_low(found, committed, config.commit_lag()),
         }));
     }
 

@@ -26,7 +26,7 @@ impl Reader {
         if let Some(from) = from {
             for object in self.members.iter().filter_map(super::Member::object) {
                 if let Some(frontiers) = object.frontiers {
-                    self.tell_margin(object, frontiers.read, Some(from), config, out);
+                    self.tell_margin(object, frontiers, Some(from), config, out);
                 }
             }
         }
