@@ -4,7 +4,7 @@
 //! memory safety is not what is looked for.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -73,7 +73,7 @@ pub fn test() -> Result<()> {
 }
 
 /// Runs one target; what makes it fail is kept and told.
-fn fuzz(built: &PathBuf, target: &str, found: &PathBuf, arguments: &[&str]) -> Result<()> {
+fn fuzz(built: &Path, target: &str, found: &Path, arguments: &[&str]) -> Result<()> {
     let corpus = process::root()?
         .join("conformance/fuzz/corpus")
         .join(target);
