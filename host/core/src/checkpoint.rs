@@ -178,3 +178,88 @@ mod frontier_text {
             .transpose()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_checkpoint() -> impl Strategy<Value = Checkpoint> {
+        let text = ".{0,12}";
+        let view = (
+            text,
+            text,
+            prop::option::of(text),
+            any::<bool>(),
+            prop::collection::vec((text, text), 0..4),
+        )
+            .prop_map(|(name, object, shard, is_diff, columns)| ViewIdentity {
+                name,
+                object,
+                id: "u1".into(),
+                shard,
+                envelope: if is_diff {
+                    Envelope::Diff
+                } else {
+                    Envelope::Upsert
+                },
+                key: columns.iter().map(|(name, _)| name.clone()).collect(),
+                columns,
+            });
+        let counter = 0..COUNTER_END;
+        (
+            counter.clone(),
+            counter,
+            prop::option::of(any::<u64>()),
+            text,
+            prop::collection::vec(view, 1..3),
+        )
+            .prop_map(|(epoch, generation, frontier, nonce, views)| Checkpoint {
+                format: FORMAT,
+                sink_id: "s".into(),
+                epoch,
+                nonce,
+                generation,
+                frontier,
+                component: "sha256:0".into(),
+                views,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_without_being_quoted(text in ".{0,400}") {
+            if let Err(error) = Checkpoint::parse(&text, "s") {
+                prop_assert!(error.to_string().len() < 300);
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_read_and_written_again_as_the_same_text(written in any_checkpoint()) {
+            let text = written.encode().unwrap();
+            let read = Checkpoint::parse(&text, "s").unwrap();
+            prop_assert_eq!(&read, &written);
+            prop_assert_eq!(read.encode().unwrap(), text);
+        }
+
+        /// One character replaced or taken out: it is refused, or means something else; never is
+        /// it another text of the same meaning that we would have written.
+        #[test]
+        fn an_edit_is_noticed(written in any_checkpoint(), at in any::<prop::sample::Index>(), to in prop::option::of(any::<char>())) {
+            let text = written.encode().unwrap();
+            let mut edited: Vec<char> = text.chars().collect();
+            let at = at.index(edited.len());
+            match to {
+                Some(to) => edited[at] = to,
+                None => { edited.remove(at); }
+            }
+            let edited: String = edited.into_iter().collect();
+            if let Ok(read) = Checkpoint::parse(&edited, "s")
+                && edited != text
+            {
+                prop_assert!(read != written || read.encode().unwrap() != edited);
+            }
+        }
+    }
+}

@@ -149,13 +149,28 @@ fn what_cannot_be_a_checkpoint_of_ours_stops_the_start() {
         sink_id: "other".into(),
         ..checkpoint(1, None)
     };
-    let newer = checkpoint(1, None).encode().unwrap();
-    let newer = newer.replace("\"format\":1", "\"format\":2");
-    for stored in [String::new(), "{}".into(), newer, text(&foreign).unwrap()] {
+    let good = checkpoint(1, Some(100)).encode().unwrap();
+    for stored in [
+        String::new(),
+        "{}".into(),
+        "null".into(),
+        good[..good.len() / 2].into(),
+        good.replace("\"format\":1", "\"format\":2"),
+        good.replace("\"format\":1", "\"format\":0"),
+        // Edited by hand.
+        good.replace("\"epoch\":1", "\"epoch\":-1"),
+        good.replace("\"epoch\":1", "\"epoch\":9007199254740992"),
+        good.replace("\"frontier\":\"100\"", "\"frontier\":\"soon\""),
+        good.replace("\"frontier\"", "\"fronteer\""),
+        format!("{good}{}", " ".repeat(70 << 10)),
+        text(&foreign).unwrap(),
+    ] {
+        assert_ne!(stored, good);
         let mut script = Script::opening(config());
         assert_eq!(
-            script.on(Event::SinkOpened(Ok(Some(stored)))),
-            ["disconnect", "stop: checkpoint-unusable"]
+            script.on(Event::SinkOpened(Ok(Some(stored.clone())))),
+            ["disconnect", "stop: checkpoint-unusable"],
+            "{stored}"
         );
     }
 }

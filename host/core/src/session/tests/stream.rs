@@ -48,6 +48,36 @@ fn a_snapshot_that_is_cut_off_starts_again_from_nothing() {
 }
 
 #[test]
+fn a_stream_that_breaks_a_rule_ends_it_and_nothing_of_it_is_committed() {
+    let row = |values: [Option<&str>; 5]| Row(values.map(|value| value.map(Into::into)));
+    let change = |time, state, key| row([Some(time), Some("f"), Some(state), key, Some("v")]);
+    for bad in [
+        put(99, 1),
+        progress(98),
+        change("110", "unheard-of", Some("1")),
+        change("soon", "upsert", Some("1")),
+        change("110", "upsert", None),
+        change("110", "upsert", Some("one")),
+        row([None, Some("f"), Some("upsert"), Some("1"), Some("v")]),
+        row([Some("110"), None, Some("upsert"), Some("1"), Some("v")]),
+        row([Some("110"), Some("f"), None, Some("1"), Some("v")]),
+    ] {
+        let mut script = Script::resumed(config(), 100);
+        script.rows(&[put(110, 1)]);
+        let told = script.rows(&[bad.clone(), progress(120)]);
+        assert_eq!(told, ["disconnect", "stop: stream-broken"], "{bad:?}");
+        assert_eq!(script.session.committed(), Some(100));
+    }
+    // Without a column that every SUBSCRIBE has.
+    let mut script = Script::resumed(config(), 100);
+    let names = ["mz_timestamp", "mz_progressed", "other", "id", "name"].map(String::from);
+    let rows = [put(110, 1)];
+    let now = script.now;
+    script.session.handle_rows(now, 0, &names, rows);
+    assert_eq!(script.drain(), ["disconnect", "stop: stream-broken"]);
+}
+
+#[test]
 fn rows_after_the_last_progress_row_are_not_committed_when_the_fetch_fails() {
     let mut script = Script::resumed(config(), 100);
     let told = script.rows(&[put(110, 1), progress(120), put(130, 2)]);
