@@ -62,6 +62,7 @@ impl Prepare {
             row: 0,
             first_row: 0,
             loaded: None,
+            refused_of: None,
             views: write.views.clone(),
             spill: self.spill.clone(),
             dead_letters: self.dead_letters.clone(),
@@ -147,6 +148,8 @@ pub struct BatchReader {
     /// Position in the batch of the part's first row.
     first_row: u64,
     loaded: Option<Arc<Chunk>>,
+    /// The part of which a row was refused last: others of it may follow.
+    refused_of: Option<(usize, Arc<Chunk>)>,
     views: Arc<[View]>,
     spill: Spill,
     dead_letters: Arc<dyn DeadLetters>,
@@ -198,10 +201,14 @@ impl BatchRows for BatchReader {
 
     fn reject(&mut self, row: u64, category: &str, message: &str) -> Result<(), PullError> {
         let mut first = 0;
-        for part in &self.parts {
+        for (index, part) in self.parts.iter().enumerate() {
             let rows = part.rows() as u64;
             if row < first + rows {
-                let chunk = load(part, &self.spill)?;
+                let chunk = match self.refused_of.take() {
+                    Some((known, chunk)) if known == index => chunk,
+                    _ => load(part, &self.spill)?,
+                };
+                self.refused_of = Some((index, chunk.clone()));
                 let Some(view) = self.views.get(chunk.view as usize) else {
                     break;
                 };
