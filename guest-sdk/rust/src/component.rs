@@ -6,7 +6,7 @@ use crate::capability::{Clock, Level, Log, Random};
 use crate::chunk::{Chunk, ChunkParts, ColumnData, PackedBytes, PackedTexts, Values};
 use crate::error::{Error, Failure};
 use crate::http::{Exchange, Http, HttpError, Request, Response};
-use crate::sink::{Context, Envelope, Guarantee, Sink};
+use crate::sink::{Context, Envelope, Guarantee, Maintain, ReadBack, Sink};
 use crate::view::{Column, ColumnType, View};
 
 #[allow(missing_docs, unsafe_code, clippy::all)]
@@ -20,7 +20,40 @@ pub mod bindings {
     });
 }
 
+/// What a sink that also implements `Maintain` exports besides.
+#[allow(missing_docs, unsafe_code, clippy::all)]
+pub mod maintained {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1",
+        world: "maintained",
+        pub_export_macro: true,
+        export_macro_name: "export_maintenance",
+        default_bindings_module: "mz_sink_guest::component::maintained",
+        with: {
+            "materialize:sink/types@0.1.0": crate::component::bindings::materialize::sink::types,
+        },
+    });
+}
+
+/// What a sink that also implements `ReadBack` exports besides.
+#[allow(missing_docs, unsafe_code, clippy::all)]
+pub mod readable {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1",
+        world: "readable",
+        pub_export_macro: true,
+        export_macro_name: "export_read_back",
+        default_bindings_module: "mz_sink_guest::component::readable",
+        with: {
+            "materialize:sink/types@0.1.0": crate::component::bindings::materialize::sink::types,
+        },
+    });
+}
+
 pub use bindings::exports::materialize::sink::sink::Guest;
+pub use maintained::exports::materialize::sink::maintenance::Guest as Maintenance;
+pub use readable::exports::materialize::sink::read_back::Guest as Readable;
+
 use bindings::materialize::sink::{changes, clock, http, log, random, types};
 
 /// The types of the exported functions.
@@ -29,6 +62,7 @@ pub mod wire {
         Batch, Context, Description, Guarantee,
     };
     pub use super::bindings::materialize::sink::types::{Envelope, Error};
+    pub use super::readable::exports::materialize::sink::read_back::Page;
 }
 
 /// The capabilities a component imports. Only those that a sink calls stay in the component.
@@ -82,6 +116,23 @@ pub fn write<S: Sink>(
     next: String,
 ) -> Result<(), wire::Error> {
     Ok(ready(opened)?.write(&mut batch, expected.as_deref(), &next)?)
+}
+
+pub fn maintain<S: Maintain>(opened: &mut Option<S>, committed: u64) -> Result<(), wire::Error> {
+    Ok(ready(opened)?.maintain(committed)?)
+}
+
+pub fn rows<S: ReadBack>(
+    opened: &mut Option<S>,
+    view: u32,
+    after: Option<Vec<u8>>,
+    max: u32,
+) -> Result<wire::Page, wire::Error> {
+    let page = ready(opened)?.rows(view as usize, after.as_deref(), max)?;
+    Ok(wire::Page {
+        rows: page.rows,
+        next: page.next,
+    })
 }
 
 pub fn close<S: Sink>(opened: &mut Option<S>) {

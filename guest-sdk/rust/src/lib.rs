@@ -93,16 +93,46 @@ pub use error::{Error, Failure};
 pub use http::{Exchange, Http, HttpError, Request, Response};
 /// Materialize's own text form of values.
 pub use mz_sink_text as text;
-pub use sink::{Context, Description, Envelope, Guarantee, Sink};
+pub use sink::{Context, Description, Envelope, Guarantee, Maintain, Page, ReadBack, Sink};
 pub use view::{Column, ColumnType, View};
 
 /// Makes a component of a sink type: `export!(MySink<mz_sink_guest::Imports>);`, once per crate.
+/// What else it implements, [`Maintain`] and [`ReadBack`], is named after it.
 ///
 /// Expands to nothing when the crate is not built for wasm32, so that the same crate is a
 /// library for native tests.
 #[macro_export]
 macro_rules! export {
-    ($sink:ty) => {
+    (@also Maintain) => {
+        impl $crate::component::Maintenance for Component {
+            fn run(committed: u64) -> ::std::result::Result<(), $crate::component::wire::Error> {
+                OPENED.with_borrow_mut(|sink| $crate::component::maintain(sink, committed))
+            }
+        }
+
+        $crate::component::maintained::export_maintenance!(
+            Component with_types_in $crate::component::maintained
+        );
+    };
+    (@also ReadBack) => {
+        impl $crate::component::Readable for Component {
+            fn rows(
+                view: u32,
+                after: ::std::option::Option<::std::vec::Vec<u8>>,
+                max: u32,
+            ) -> ::std::result::Result<
+                $crate::component::wire::Page,
+                $crate::component::wire::Error,
+            > {
+                OPENED.with_borrow_mut(|sink| $crate::component::rows(sink, view, after, max))
+            }
+        }
+
+        $crate::component::readable::export_read_back!(
+            Component with_types_in $crate::component::readable
+        );
+    };
+    ($sink:ty $(, $extra:ident)* $(,)?) => {
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code)]
         const _: () = {
@@ -148,6 +178,7 @@ macro_rules! export {
             $crate::component::bindings::export_component!(
                 Component with_types_in $crate::component::bindings
             );
+            $($crate::export!(@also $extra);)*
         };
     };
 }

@@ -88,3 +88,27 @@ pub trait Sink: Sized {
     /// Called once at a clean end.
     fn close(&mut self) {}
 }
+
+/// Housekeeping between batches, for a sink that has some: `export!(MySink<Imports>, Maintain)`.
+pub trait Maintain: Sink {
+    /// Called now and then after a commit; `committed` is the committed frontier. Writes wait
+    /// meanwhile, so do a bounded amount of work and go on at the next call. A failure is logged
+    /// and no more, so nothing that readers rely on may depend on it, and it must not do what
+    /// would harm a newer worker.
+    fn maintain(&mut self, committed: u64) -> Result<(), Error>;
+}
+
+/// Reading the target back, to compare it with the views: `export!(MySink<Imports>, ReadBack)`.
+pub trait ReadBack: Sink {
+    /// A page of the live rows of one view, at most `max` of them.
+    fn rows(&mut self, view: usize, after: Option<&[u8]>, max: u32) -> Result<Page, Error>;
+}
+
+/// Rows read back from the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// A JSON array of objects, the values as in the `row` of [`Batch::next_json`].
+    pub rows: String,
+    /// Where the next page begins; none after the last one.
+    pub next: Option<Vec<u8>>,
+}

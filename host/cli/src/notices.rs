@@ -74,6 +74,11 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
             "how far the history reaches is not known: {}",
             one_line(&error.to_string())
         ),
+        Notice::MaintenanceFailed { error } => tracing::warn!(
+            %sink_id,
+            "the sink's housekeeping failed and is left for later: {}",
+            one_line(&error.to_string())
+        ),
         Notice::Skipped {
             rows,
             lower,

@@ -1,7 +1,7 @@
 //! A component in the sandbox as the driver's sink.
 
 use mz_sink_core::batch::{BatchRows, SinkError};
-use mz_sink_core::types::View;
+use mz_sink_core::types::{Frontier, View};
 use mz_sink_plugin::PluginSink;
 
 /// A component in the sandbox.
@@ -23,6 +23,10 @@ impl mz_sink_driver::Sink for Sandboxed {
         next: String,
     ) -> Result<(), SinkError> {
         self.0.write(rows, expected, next).await
+    }
+
+    async fn maintain(&mut self, committed: Frontier) -> Result<(), SinkError> {
+        self.0.maintain(committed).await
     }
 
     async fn close(&mut self) {

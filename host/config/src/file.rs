@@ -194,6 +194,9 @@ pub struct Commit {
     /// Bytes of changes that are committed at once at most, if they are of several timestamps.
     #[serde(deserialize_with = "bytes")]
     pub max_bytes: u64,
+    /// Shortest time between two calls of the sink's housekeeping, if it has any.
+    #[serde(deserialize_with = "duration")]
+    pub maintenance_interval: Duration,
 }
 
 impl Default for Commit {
@@ -202,6 +205,7 @@ impl Default for Commit {
             interval: Duration::ZERO,
             idle_interval: Duration::from_secs(10),
             max_bytes: 64 * MIB,
+            maintenance_interval: Duration::from_secs(600),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use mz_sink_core::batch::{BatchRows, SinkError};
 use mz_sink_core::session::{Command, Event, SessionError};
-use mz_sink_core::types::View;
+use mz_sink_core::types::{Frontier, View};
 use tokio::sync::mpsc;
 
 use crate::batch::Prepare;
@@ -28,6 +28,15 @@ pub trait Sink: Send + 'static {
         expected: Option<String>,
         next: String,
     ) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Does housekeeping, if the sink has any.
+    fn maintain(
+        &mut self,
+        committed: Frontier,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = committed;
+        std::future::ready(Ok(()))
+    }
 
     /// Ends it.
     fn close(&mut self) -> impl Future<Output = ()> + Send;
@@ -86,6 +95,9 @@ pub(crate) fn spawn<S: Sink>(mut sink: S, prepare: Prepare) -> SinkTask {
                         Err(error) => Err(error),
                     };
                     Event::Written(result)
+                }
+                Command::Maintain { committed } => {
+                    Event::Maintained(sink.maintain(committed).await)
                 }
                 _ => continue,
             };

@@ -8,7 +8,7 @@ use wasmparser::{Parser, Payload};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 use wasmtime::{Store, UpdateDeadline};
 
-use crate::bindings::exports::materialize::sink::sink::{Guest, GuestIndices};
+use crate::bindings::exports::materialize::sink::{maintenance, read_back, sink};
 use crate::bindings::materialize::sink as offered;
 use crate::convert;
 use crate::engine::Engine;
@@ -34,7 +34,10 @@ const NAME: usize = 256;
 pub struct SinkComponent {
     engine: Engine,
     pre: InstancePre<State>,
-    sink: GuestIndices,
+    sink: sink::GuestIndices,
+    /// What it need not have.
+    maintenance: Option<maintenance::GuestIndices>,
+    read_back: Option<read_back::GuestIndices>,
     digest: String,
     size: u64,
     imports: Vec<String>,
@@ -72,7 +75,9 @@ pub struct Inspection {
 /// A running instance.
 pub(crate) struct Instance {
     pub(crate) store: Store<State>,
-    pub(crate) sink: Guest,
+    pub(crate) sink: sink::Guest,
+    pub(crate) maintenance: Option<maintenance::Guest>,
+    pub(crate) read_back: Option<read_back::Guest>,
 }
 
 impl SinkComponent {
@@ -112,11 +117,21 @@ impl SinkComponent {
         let pre = linker(&engine.wasm)
             .and_then(|linker| linker.instantiate_pre(&component))
             .map_err(shape)?;
-        let sink = GuestIndices::new(&pre).map_err(shape)?;
+        let sink = sink::GuestIndices::new(&pre).map_err(shape)?;
+        let has = |name: &str| {
+            exports
+                .iter()
+                .filter_map(|e| contract(e))
+                .any(|(i, _)| i == name)
+        };
+        let maintenance = has("maintenance").then(|| maintenance::GuestIndices::new(&pre));
+        let read_back = has("read-back").then(|| read_back::GuestIndices::new(&pre));
         Ok(Self {
             engine: engine.clone(),
             pre,
             sink,
+            maintenance: maintenance.transpose().map_err(shape)?,
+            read_back: read_back.transpose().map_err(shape)?,
             digest: format!("sha256:{digest}"),
             size: bytes.len() as u64,
             imports,
@@ -133,6 +148,11 @@ impl SinkComponent {
     /// Size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether it has housekeeping to do.
+    pub fn has_maintenance(&self) -> bool {
+        self.maintenance.is_some()
     }
 
     /// Asks the component what it is, in an instance that is granted nothing.
@@ -178,7 +198,16 @@ impl SinkComponent {
         });
         let instance = self.pre.instantiate_async(&mut store).await?;
         let sink = self.sink.load(&mut store, &instance)?;
-        Ok(Instance { store, sink })
+        let maintenance = self.maintenance.as_ref();
+        let maintenance = maintenance.map(|m| m.load(&mut store, &instance));
+        let read_back = self.read_back.as_ref();
+        let read_back = read_back.map(|r| r.load(&mut store, &instance));
+        Ok(Instance {
+            sink,
+            maintenance: maintenance.transpose()?,
+            read_back: read_back.transpose()?,
+            store,
+        })
     }
 }
 

@@ -31,4 +31,4 @@ pub use component::{Inspection, SinkComponent};
 pub use engine::{Engine, EngineOptions, TICK};
 pub use error::LoadError;
 pub use limits::Limits;
-pub use sink::{PluginOptions, PluginSink};
+pub use sink::{Page, PluginOptions, PluginSink};

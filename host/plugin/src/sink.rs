@@ -1,7 +1,7 @@
 //! A sink component behind the calls of the driver.
 
 use mz_sink_core::batch::{BatchRows, SinkError};
-use mz_sink_core::types::View;
+use mz_sink_core::types::{Frontier, View};
 
 use crate::bindings::exports::materialize::sink::sink::Context;
 use crate::bindings::materialize::sink::types;
@@ -22,6 +22,15 @@ pub struct PluginOptions {
     pub sink_id: String,
     /// Its own configuration as JSON, already valid against its schema.
     pub config_json: String,
+}
+
+/// Live rows of one view as the target holds them. What they say is the component's account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// A JSON array of objects, as the contract has it; not checked here.
+    pub rows: String,
+    /// Where the next page begins; none after the last one.
+    pub next: Option<Vec<u8>>,
 }
 
 /// A sink component with at most one instance.
@@ -96,6 +105,45 @@ impl PluginSink {
             .call_write(&mut instance.store, batch, expected.as_deref(), &next)
             .await;
         self.end_call(instance, result)
+    }
+
+    /// Lets the sink do its housekeeping, if it has any.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub async fn maintain(&mut self, committed: Frontier) -> Result<(), SinkError> {
+        let mut instance = self.begin_call()?;
+        let result = match &instance.maintenance {
+            Some(guest) => guest.call_run(&mut instance.store, committed).await,
+            None => Ok(Ok(())),
+        };
+        self.end_call(instance, result)
+    }
+
+    /// A page of what the target holds of a view: at most `max` rows, from where the page before
+    /// said. None when the component cannot read back.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub async fn read_back(
+        &mut self,
+        view: u32,
+        after: Option<Vec<u8>>,
+        max: u32,
+    ) -> Result<Option<Page>, SinkError> {
+        let mut instance = self.begin_call()?;
+        let Some(guest) = &instance.read_back else {
+            self.instance = Some(instance);
+            return Ok(None);
+        };
+        let result = guest
+            .call_rows(&mut instance.store, view, after.as_deref(), max)
+            .await;
+        let page = self.end_call(instance, result)?;
+        Ok(Some(Page {
+            rows: page.rows,
+            next: page.next,
+        }))
     }
 
     /// Lets the sink end in order, and drops the instance. A failure is logged and no more:

@@ -129,6 +129,39 @@ async fn a_panic_in_open_is_told_at_each_open() {
 }
 
 #[tokio::test]
+async fn housekeeping_and_reading_back_are_called_where_the_component_has_them() {
+    let config = serde_json::json!({ "behaviour": "ok" });
+    let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
+    assert_eq!(code(sink.maintain(7).await), "trapped not-open");
+    sink.open(&[view()]).await.expect("open");
+    assert_eq!(sink.maintain(7).await, Ok(()));
+    let page = sink.read_back(0, None, 10).await.expect("a page");
+    let page = page.expect("the probe reads back");
+    assert_eq!(page.rows, r#"[{"after":null,"max":10,"view":0}]"#);
+    let last = sink.read_back(0, page.next, 10).await.expect("a page");
+    let last = last.expect("the probe reads back");
+    assert_eq!(last.rows, r#"[{"after":[0,255],"max":10,"view":0}]"#);
+    assert_eq!(last.next, None);
+}
+
+#[tokio::test]
+async fn after_a_failure_in_housekeeping_the_sink_can_be_opened_again() {
+    for (behaviour, expected) in [
+        ("panic", "trapped trap"),
+        ("permanent", "permanent probe"),
+        ("retryable", "retryable Some(1234)"),
+    ] {
+        let config = serde_json::json!({ "behaviour": behaviour, "at": "maintain" });
+        let mut sink = probe(config, Limits::default(), HttpClient::deny_all());
+        sink.open(&[view()]).await.expect("open");
+        assert_eq!(code(sink.maintain(7).await), expected);
+        sink.open(&[view()]).await.expect("open");
+        let written = sink.write(Rows::of(&[1]), None, "next".to_owned()).await;
+        assert_eq!(written, Ok(()), "{behaviour}");
+    }
+}
+
+#[tokio::test]
 async fn http_that_is_not_granted_tells_the_guest_which_line_to_add() {
     let config = serde_json::json!({ "behaviour": "http", "url": "https://x.example/y" });
     match write(config, Limits::default(), HttpClient::deny_all()).await {

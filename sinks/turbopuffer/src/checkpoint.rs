@@ -5,7 +5,8 @@
 //! | `checkpoint` | the host's text; too long to filter on |
 //! | `digest` | its SHA-256 in hexadecimal: what compare-and-set compares |
 //! | `active` | the view's namespace; `active-<view>` for each of several views |
-//! | `retired` | namespaces that were active once |
+//! | `retired` | namespaces that were active once, oldest first |
+//! | `retired_at` | when each of them was retired, in milliseconds since 1970 |
 //! | `written_at` | milliseconds since 1970 |
 //!
 //! Every change is a patch conditional on the digest, and a patch never creates: nobody can
@@ -19,20 +20,38 @@ use sha2::{Digest, Sha256};
 use crate::client::{Client, Trouble};
 use crate::ids;
 
+/// Most retired namespaces that are listed. What was retired before them is found by its name.
+const MAX_RETIRED: usize = 100;
+
 /// Which namespaces hold the views.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Incarnations {
     /// By view; none for a view that was never loaded.
     pub(crate) active: Vec<Option<String>>,
-    pub(crate) retired: Vec<String>,
+    /// Oldest first.
+    pub(crate) retired: Vec<Retired>,
+}
+
+/// A namespace that was active once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Retired {
+    pub(crate) namespace: String,
+    /// In milliseconds since 1970.
+    pub(crate) at_ms: u64,
 }
 
 impl Incarnations {
     /// Makes a namespace the active one of a view and retires the one before.
-    pub(crate) fn switch(&mut self, view: usize, namespace: String) {
-        if let Some(active) = self.active.get_mut(view) {
-            self.retired.extend(active.replace(namespace));
+    pub(crate) fn switch(&mut self, view: usize, namespace: String, now_ms: u64) {
+        let before = self.active.get_mut(view);
+        if let Some(namespace) = before.and_then(|active| active.replace(namespace)) {
+            self.retired.push(Retired {
+                namespace,
+                at_ms: now_ms,
+            });
         }
+        let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
+        self.retired.drain(..too_many);
     }
 }
 
@@ -65,6 +84,8 @@ struct Document {
     digest: Option<String>,
     #[serde(default)]
     retired: Vec<String>,
+    #[serde(default)]
+    retired_at: Vec<u64>,
     /// The active namespaces are among these.
     #[serde(flatten)]
     others: Map<String, Value>,
@@ -183,11 +204,15 @@ impl Control {
             let namespace = document.others.get(attribute)?.as_str()?;
             Some(namespace.to_owned())
         };
+        let times = document.retired_at.into_iter().chain(std::iter::repeat(0));
+        let retired = document.retired.into_iter().zip(times);
         Ok(Stored {
             text,
             incarnations: Incarnations {
                 active: self.attributes.iter().map(active).collect(),
-                retired: document.retired,
+                retired: retired
+                    .map(|(namespace, at_ms)| Retired { namespace, at_ms })
+                    .collect(),
             },
         })
     }
@@ -276,7 +301,9 @@ impl Control {
             for (attribute, namespace) in self.attributes.iter().zip(&next.incarnations.active) {
                 row[attribute] = json!(namespace);
             }
-            row["retired"] = json!(next.incarnations.retired);
+            let retired = next.incarnations.retired.iter();
+            row["retired"] = retired.clone().map(|r| json!(r.namespace)).collect();
+            row["retired_at"] = retired.map(|r| json!(r.at_ms)).collect();
         }
         row
     }
@@ -287,6 +314,7 @@ impl Control {
             "checkpoint": { "type": "string", "filterable": false },
             "digest": "string",
             "retired": { "type": "[]string", "filterable": false },
+            "retired_at": { "type": "[]uint", "filterable": false },
             "written_at": "uint",
         });
         for attribute in &self.attributes {

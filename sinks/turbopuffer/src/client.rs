@@ -3,12 +3,17 @@
 
 use mz_sink_guest::{Error, Exchange, Failure, Http, HttpError, Request, Response};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use crate::config::Config;
+use crate::schema::Table;
 
 /// Most characters of the server's own text in a message.
 const MAX_SERVER_TEXT: usize = 300;
+
+/// Namespaces in a page of a listing: the most that turbopuffer gives.
+const PAGE: usize = 1000;
 
 /// Why a request did not succeed. What follows from it depends on what was asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +51,10 @@ pub(crate) struct Written {
     status: String,
     rows_upserted: Option<u64>,
     rows_patched: Option<u64>,
+    rows_deleted: Option<u64>,
+    rows_remaining: Option<bool>,
+    #[serde(default)]
+    patched_ids: Vec<Value>,
 }
 
 impl Written {
@@ -58,6 +67,21 @@ impl Written {
     pub(crate) fn rows_patched(&self) -> u64 {
         self.rows_patched.unwrap_or(0)
     }
+
+    /// The ids of the rows that a patch changed, if they were asked for.
+    pub(crate) fn patched_ids(&self) -> &[Value] {
+        &self.patched_ids
+    }
+
+    /// Rows that a filter deleted.
+    pub(crate) fn rows_deleted(&self) -> u64 {
+        self.rows_deleted.unwrap_or(0)
+    }
+
+    /// Whether a filter may have matched more rows than one request touches.
+    pub(crate) fn rows_remaining(&self) -> bool {
+        self.rows_remaining.unwrap_or(false)
+    }
 }
 
 /// Sends requests with the key's placeholder; the host puts the key in.
@@ -65,7 +89,7 @@ pub(crate) struct Client<H> {
     host: H,
     base_url: String,
     authorization: String,
-    timeout_ms: u32,
+    pub(crate) timeout_ms: u32,
 }
 
 /// A write in flight.
@@ -133,10 +157,12 @@ impl<H: Http> Client<H> {
         &self,
         namespace: &str,
         create: bool,
-        schema: &str,
+        table: &Table,
     ) -> Result<Written, Trouble> {
-        let body = format!(r#"{{"create_namespace":{create},"schema":{schema}}}"#);
-        self.write(namespace, body.into_bytes())
+        let mut body = format!(r#"{{"create_namespace":{create},"#).into_bytes();
+        table.push_schema(&mut body);
+        body.push(b'}');
+        self.write(namespace, body)
     }
 
     /// Asks a namespace.
@@ -148,6 +174,41 @@ impl<H: Http> Client<H> {
         let request = self.post(&format!("/v2/namespaces/{namespace}/query"), body);
         let response = self.host.start(request).and_then(Exchange::wait);
         answered(namespace, response, Quotable::Yes)
+    }
+
+    /// Deletes a namespace. False when there is none.
+    pub(crate) fn delete(&self, namespace: &str) -> Result<bool, Trouble> {
+        let request = Request {
+            method: "DELETE".into(),
+            ..self.post(&format!("/v2/namespaces/{namespace}"), Vec::new())
+        };
+        let response = self.host.start(request).and_then(Exchange::wait);
+        match answered::<IgnoredAny>(namespace, response, Quotable::Yes) {
+            Ok(_) => Ok(true),
+            Err(Trouble::NoNamespace(_)) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// A page of the namespaces whose names begin with `prefix`, and where the next one begins.
+    pub(crate) fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<String>, Option<String>), Trouble> {
+        let mut path = format!("/v1/namespaces?prefix={prefix}&page_size={PAGE}");
+        if let Some(cursor) = cursor {
+            path.push_str("&cursor=");
+            percent_encoded(cursor, &mut path);
+        }
+        let request = Request {
+            method: "GET".into(),
+            ..self.post(&path, Vec::new())
+        };
+        let response = self.host.start(request).and_then(Exchange::wait);
+        let listing: Listing = answered(prefix, response, Quotable::Yes)?;
+        let names = listing.namespaces.into_iter().map(|n| n.id).collect();
+        Ok((names, listing.next_cursor))
     }
 
     fn post(&self, path: &str, body: Vec<u8>) -> Request {
@@ -263,6 +324,28 @@ fn answered<T: DeserializeOwned>(
         200..=299 | 408 | 500.. => Trouble::MaybeProcessed(failure),
         _ => Trouble::Refused(failure),
     })
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    namespaces: Vec<Listed>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: String,
+}
+
+/// For a part of a query string.
+fn percent_encoded(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,11 +1,15 @@
 //! Rows as the JSON body of a write, column by column, straight from the chunk.
 
+use std::collections::HashMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mz_sink_guest::{Chunk, ColumnData, Error, Op, ValueRef, Values};
 
 use crate::ids;
 use crate::schema::{Attribute, Encoding, PlainText, Table};
+use crate::transform::{self, SOURCE_HASH};
+use crate::vector;
 
 /// What is the same for all rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -30,28 +34,149 @@ const NEWER_WINS: &str = concat!(
     r#"["mz_timestamp","Eq",null]]]"#
 );
 
-/// The body of a write with these rows of a chunk.
+/// A row whose vectors still fit keeps them; any other is left for an upsert.
+const SAME_VECTORS: &str = concat!(
+    r#","patch_condition":["And",[["mz_timestamp","Lt",{"$ref_new":"mz_timestamp"}],"#,
+    r#"["source_hash","Eq",{"$ref_new":"source_hash"}],["deleted","Eq",false]]]"#,
+    r#","return_affected_ids":true"#
+);
+
+/// The vectors that were made for rows of a chunk: by row, one for each transform, as they go
+/// into a request.
+pub(crate) type Made = HashMap<u32, Vec<String>>;
+
+/// The body of a write with these rows of a chunk. Rows without vectors in `made` get
+/// placeholders.
 pub(crate) fn body(
     table: &Table,
     chunk: &Chunk,
     rows: &[u32],
     stamp: Stamp,
     mode: Mode,
+    made: &Made,
     capacity: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(capacity);
-    open(table, chunk, rows, stamp, |row| chunk.op(row), &mut out)?;
+    open(
+        Kind::Upsert,
+        table,
+        chunk,
+        rows,
+        stamp,
+        |row| chunk.op(row),
+        &mut out,
+    )?;
     for attribute in &table.attributes {
-        out.extend_from_slice(b"],");
-        push_json_text(attribute.name.as_bytes(), &mut out);
-        out.extend_from_slice(b":[");
-        let column = &chunk.columns()[attribute.column];
-        if !push_column(attribute, column, rows, &mut out) {
-            return Err(mismatch(table));
-        }
+        push_attribute(table, attribute, chunk, rows, &mut out)?;
+    }
+    for (index, transform) in table.transforms.iter().enumerate() {
+        open_column(&transform.attribute, &mut out);
+        let placeholder = table.placeholder(&transform.attribute);
+        separated(rows, &mut out, |row, out| {
+            let vector = made.get(&(row as u32)).and_then(|made| made.get(index));
+            push_quoted(vector.map_or(placeholder, String::as_str), out);
+        });
+    }
+    if !table.transforms.is_empty() {
+        push_source_hash(table, chunk, rows, &mut out);
     }
     close(table, mode, &mut out);
     Ok(out)
+}
+
+/// The body of a write that keeps the vectors of documents whose sources have not changed.
+pub(crate) fn patch(
+    table: &Table,
+    chunk: &Chunk,
+    rows: &[u32],
+    stamp: Stamp,
+) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    open(
+        Kind::Patch,
+        table,
+        chunk,
+        rows,
+        stamp,
+        |row| chunk.op(row),
+        &mut out,
+    )?;
+    for attribute in &table.attributes {
+        if !matches!(attribute.encoding, Encoding::Vector { .. }) {
+            push_attribute(table, attribute, chunk, rows, &mut out)?;
+        }
+    }
+    push_source_hash(table, chunk, rows, &mut out);
+    out.extend_from_slice(b"]}");
+    out.extend_from_slice(SAME_VECTORS.as_bytes());
+    close_schema(table, &mut out);
+    Ok(out)
+}
+
+/// The id of a row's document.
+pub(crate) fn id(table: &Table, chunk: &Chunk, row: usize) -> Result<serde_json::Value, Error> {
+    let mut out = Vec::new();
+    let sound = ids::push_id(&table.id, chunk, row, &mut Vec::new(), &mut out);
+    let id = serde_json::from_slice(&out).ok().filter(|_| sound);
+    id.ok_or_else(|| mismatch(table))
+}
+
+fn open_column(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"],");
+    push_json_text(name.as_bytes(), out);
+    out.extend_from_slice(b":[");
+}
+
+fn push_attribute(
+    table: &Table,
+    attribute: &Attribute,
+    chunk: &Chunk,
+    rows: &[u32],
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    open_column(&attribute.name, out);
+    let column = &chunk.columns()[attribute.column];
+    let pushed = match (attribute.encoding, column.values()) {
+        (Encoding::Vector { .. }, Values::Texts(texts)) => {
+            let placeholder = table.placeholder(&attribute.name);
+            separated(rows, out, |row, out| {
+                let numbers = (!column.is_null(row)).then(|| vector::parsed(texts.get(row)));
+                match numbers.flatten() {
+                    Some(numbers) => push_quoted(&vector::encoded(&numbers), out),
+                    None => push_quoted(placeholder, out),
+                }
+            });
+            true
+        }
+        _ => push_column(attribute, column, rows, out),
+    };
+    if pushed { Ok(()) } else { Err(mismatch(table)) }
+}
+
+fn push_source_hash(table: &Table, chunk: &Chunk, rows: &[u32], out: &mut Vec<u8>) {
+    open_column(SOURCE_HASH, out);
+    separated(rows, out, |row, out| {
+        match transform::source_hash(table, chunk, row) {
+            Some(hash) => push_quoted(&hash, out),
+            None => out.extend_from_slice(b"null"),
+        }
+    });
+}
+
+/// For text that needs no escapes.
+fn push_quoted(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+/// What becomes of documents that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Replaced whole, or made.
+    Upsert,
+    /// Only the attributes that are told; none is made.
+    Patch,
 }
 
 /// The body of a write that hides the documents of these rows, whatever the rows hold: only the
@@ -63,13 +188,26 @@ pub(crate) fn tombstones(
     stamp: Stamp,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    open(table, chunk, rows, stamp, |_| Op::Delete, &mut out)?;
+    open(
+        Kind::Upsert,
+        table,
+        chunk,
+        rows,
+        stamp,
+        |_| Op::Delete,
+        &mut out,
+    )?;
+    for (attribute, placeholder) in &table.placeholders {
+        open_column(attribute, &mut out);
+        separated(rows, &mut out, |_, out| push_quoted(placeholder, out));
+    }
     close(table, Mode::NewerWins, &mut out);
     Ok(out)
 }
 
 /// Everything up to the values of the last column that every document has.
 fn open(
+    kind: Kind,
     table: &Table,
     chunk: &Chunk,
     rows: &[u32],
@@ -78,7 +216,10 @@ fn open(
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
     // Never create: a stale worker must not revive a deleted namespace.
-    out.extend_from_slice(br#"{"create_namespace":false,"upsert_columns":{"id":["#);
+    out.extend_from_slice(match kind {
+        Kind::Upsert => br#"{"create_namespace":false,"upsert_columns":{"id":["#.as_slice(),
+        Kind::Patch => br#"{"create_namespace":false,"patch_columns":{"id":["#,
+    });
     let mut scratch = Vec::new();
     let mut sound = true;
     separated(rows, out, |row, out| {
@@ -115,8 +256,12 @@ fn close(table: &Table, mode: Mode, out: &mut Vec<u8>) {
     if mode == Mode::NewerWins {
         out.extend_from_slice(NEWER_WINS.as_bytes());
     }
-    out.extend_from_slice(br#","schema":"#);
-    out.extend_from_slice(table.schema.as_bytes());
+    close_schema(table, out);
+}
+
+fn close_schema(table: &Table, out: &mut Vec<u8>) {
+    out.push(b',');
+    table.push_schema(out);
     out.push(b'}');
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn bounded(text: &str) -> String {
     }
 }
 
-fn push_text(value: Option<ValueRef<'_>>, text: KeyText, out: &mut Vec<u8>) -> bool {
+/// Appends the text of a value. False, and nothing appended, when it is null or of another type.
+pub(crate) fn push_text(value: Option<ValueRef<'_>>, text: KeyText, out: &mut Vec<u8>) -> bool {
     match (value, text) {
         (Some(ValueRef::Text(value)), KeyText::AsIs) => out.extend_from_slice(value.as_bytes()),
         // Both zeros are one key.

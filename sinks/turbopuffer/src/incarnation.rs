@@ -3,10 +3,14 @@
 
 use mz_sink_guest::{Error, Info, View};
 
+use crate::checkpoint;
 use crate::config::{Config, invalid};
 
-/// turbopuffer allows 128 bytes. The rest is for generation, epoch and attempt, at most 56.
-const MAX_BASE_LEN: usize = 72;
+/// turbopuffer allows 128 bytes. The rest is for owner, generation, epoch and attempt, at most 69.
+const MAX_BASE_LEN: usize = 59;
+
+/// Digits of the owner's digest in a name.
+const OWNER_DIGITS: usize = 10;
 
 /// Digits of the attempt's digest in a name.
 const ATTEMPT_DIGITS: usize = 12;
@@ -69,10 +73,67 @@ pub(crate) fn namings(config: &Config, views: &[View]) -> Result<Vec<Naming>, Er
     Ok(namings)
 }
 
+/// Whose namespaces they are: the sink id, and where its document is. Another sink with the same
+/// `namespace` has names of its own, which this one's housekeeping leaves alone.
+pub(crate) fn owner(control_namespace: &str, sink_id: &str) -> String {
+    let digest = checkpoint::digest(&format!("{control_namespace}\0{sink_id}"));
+    digest[..OWNER_DIGITS].to_owned()
+}
+
+/// What the names of a view's incarnations begin with.
+pub(crate) fn prefix(base: &str, owner: &str) -> String {
+    format!("{base}-{owner}-g")
+}
+
 /// The name of a new incarnation. `attempt` is the digest of the checkpoint to be written, which
 /// is unique for each attempt: a request of an earlier attempt that arrives late meets a
 /// namespace that nobody reads. This is what makes it safe to load without conditions.
-pub(crate) fn name(base: &str, info: &Info, attempt: &str) -> String {
+pub(crate) fn name(prefix: &str, info: &Info, attempt: &str) -> String {
     let attempt = attempt.get(..ATTEMPT_DIGITS).unwrap_or(attempt);
-    format!("{base}-g{}-e{}-{attempt}", info.generation, info.epoch)
+    format!("{prefix}{}-e{}-{attempt}", info.generation, info.epoch)
+}
+
+/// The epoch of the worker that made an incarnation; none for any other name.
+pub(crate) fn epoch_of(name: &str, prefix: &str) -> Option<u64> {
+    let (generation, rest) = name.strip_prefix(prefix)?.split_once("-e")?;
+    let (epoch, attempt) = rest.split_once('-')?;
+    let is_ours = generation.parse::<u64>().is_ok()
+        && attempt.len() == ATTEMPT_DIGITS
+        && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
+    epoch.parse().ok().filter(|_| is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_epoch_and_only_whole_names_do() {
+        let info = Info {
+            generation: 3,
+            epoch: 7,
+            ..Info::default()
+        };
+        let prefix = prefix("docs", &owner("docs-control", "sink-1"));
+        let name = name(&prefix, &info, &checkpoint::digest("next"));
+        assert_eq!(epoch_of(&name, &prefix), Some(7));
+        for other in [
+            &name[..name.len() - 1],
+            &format!("{name}0"),
+            &format!("{name}-copy"),
+            &name.replace("-e7", "-e"),
+            &name.replace("-g3", "-g"),
+            "docs",
+            "",
+        ] {
+            assert_eq!(epoch_of(other, &prefix), None, "{other}");
+        }
+        let longest = Info {
+            generation: u64::MAX,
+            epoch: u64::MAX,
+            ..Info::default()
+        };
+        let prefix = super::prefix(&"b".repeat(MAX_BASE_LEN), &owner("c", "s"));
+        assert!(super::name(&prefix, &longest, &checkpoint::digest("")).len() <= 128);
+    }
 }

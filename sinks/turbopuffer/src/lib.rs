@@ -26,16 +26,23 @@
 mod checkpoint;
 mod client;
 mod config;
+mod embeddings;
 mod encode;
 mod ids;
 mod incarnation;
+mod maintenance;
+mod read_back;
 mod requests;
 mod schema;
 mod screen;
 mod sink;
+mod transform;
+mod vector;
 
-pub use config::{Config, IdType};
+pub use config::{
+    Config, DistanceMetric, Element, FullText, FullTextOptions, IdType, Transform, Vector,
+};
 pub use schema::AttributeType;
 pub use sink::Turbopuffer;
 
-mz_sink_guest::export!(Turbopuffer<mz_sink_guest::Imports>);
+mz_sink_guest::export!(Turbopuffer<mz_sink_guest::Imports>, Maintain, ReadBack);

@@ -2,19 +2,24 @@
 //!
 //! A batch is netted, so every key is in it once, and requests may overtake each other.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use mz_sink_guest::{Batch, Chunk, Error, Failure, Http};
+use mz_sink_guest::{Batch, Chunk, Error, Failure, Http, Op};
+use serde_json::Value;
 
 use crate::checkpoint::Control;
 use crate::client::{Client, Trouble, Writing};
 use crate::config::Config;
-use crate::encode::{self, Mode, Stamp};
+use crate::embeddings::{Embedded, Embeddings};
+use crate::encode::{self, Made, Mode, Stamp};
 use crate::schema::Table;
 use crate::screen;
 
 /// Most bytes of rows pulled at once: enough for large requests, small beside a guest's memory.
 const MAX_PULL_BYTES: u32 = 4 << 20;
+
+/// Most rows whose vectors are made at once: they are all in memory then.
+const MAX_TRANSFORMED_ROWS: usize = 1024;
 
 /// Where a view's rows go.
 #[derive(Debug, Clone)]
@@ -88,10 +93,22 @@ impl<'a, H: Http> Requests<'a, H> {
                 Error::permanent("malformed-chunk", "a chunk is of a view that is not there")
             })?;
             let screened = screen::screened(table, &chunk, batch)?;
-            for part in screened.accepted.chunks(self.limits.rows) {
-                self.send(table, &chunk, part, batch)?;
+            // Deletes are small in a chunk, and not in a request with vectors.
+            let fitting = self.limits.bytes / table.least_bytes();
+            let most = self.limits.rows.min(fitting.max(1));
+            let most_accepted = if table.transforms.is_empty() {
+                most
+            } else {
+                most.min(MAX_TRANSFORMED_ROWS)
+            };
+            for part in screened.accepted.chunks(most_accepted) {
+                if table.transforms.is_empty() {
+                    self.send(table, &chunk, part, &Made::new(), batch)?;
+                } else {
+                    self.transform(table, &chunk, part, batch)?;
+                }
             }
-            for part in screened.keyed.chunks(self.limits.rows) {
+            for part in screened.keyed.chunks(most) {
                 self.hide(table, &chunk, part)?;
             }
         }
@@ -104,8 +121,32 @@ impl<'a, H: Http> Requests<'a, H> {
         table: &'a Table,
         chunk: &Chunk,
         rows: &[u32],
+        made: &Made,
         batch: &mut B,
     ) -> Result<(), Error> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let place = self.place(table, chunk)?;
+        let capacity = self.bytes_per_row * rows.len() * 9 / 8 + 1024;
+        let body = encode::body(table, chunk, rows, self.stamp, place.mode, made, capacity)?;
+        if body.len() > self.limits.bytes {
+            return match rows {
+                &[row] => self.too_large(table, chunk, row, body.len(), batch),
+                _ => {
+                    drop(body);
+                    let (first, second) = rows.split_at(rows.len() / 2);
+                    self.send(table, chunk, first, made, batch)?;
+                    self.send(table, chunk, second, made, batch)
+                }
+            };
+        }
+        self.bytes_per_row = body.len() / rows.len().max(1);
+        self.start(table, place, body, rows.len())
+    }
+
+    /// Where the rows of a chunk go.
+    fn place(&self, table: &Table, chunk: &Chunk) -> Result<&'a Place, Error> {
         let places = self.places;
         let Some(place) = places.get(chunk.view()).and_then(Option::as_ref) else {
             return Err(Error::permanent(
@@ -118,27 +159,119 @@ impl<'a, H: Http> Requests<'a, H> {
                 ),
             ));
         };
-        let capacity = self.bytes_per_row * rows.len() * 9 / 8 + 1024;
-        let body = encode::body(table, chunk, rows, self.stamp, place.mode, capacity)?;
-        if body.len() > self.limits.bytes {
-            return match rows {
-                [] => Ok(()),
-                &[row] => {
-                    let message = format!("the row makes a request of {} bytes", body.len());
-                    let position = chunk.position(row as usize);
-                    batch.reject(position, "row-too-large", &message)?;
-                    self.hide(table, chunk, &[row])
-                }
-                _ => {
-                    drop(body);
-                    let (first, second) = rows.split_at(rows.len() / 2);
-                    self.send(table, chunk, first, batch)?;
-                    self.send(table, chunk, second, batch)
-                }
-            };
+        Ok(place)
+    }
+
+    fn too_large<B: Batch>(
+        &mut self,
+        table: &'a Table,
+        chunk: &Chunk,
+        row: u32,
+        bytes: usize,
+        batch: &mut B,
+    ) -> Result<(), Error> {
+        let message = format!("the row makes a request of {bytes} bytes");
+        self.refuse(table, chunk, row, ("row-too-large", &message), batch)
+    }
+
+    fn refuse<B: Batch>(
+        &mut self,
+        table: &'a Table,
+        chunk: &Chunk,
+        row: u32,
+        (category, message): (&str, &str),
+        batch: &mut B,
+    ) -> Result<(), Error> {
+        batch.reject(chunk.position(row as usize), category, message)?;
+        self.hide(table, chunk, &[row])
+    }
+
+    /// Sends rows with vectors that are made from them. A document whose sources have not changed
+    /// keeps its vectors, and nothing is asked of the embeddings service for it.
+    fn transform<B: Batch>(
+        &mut self,
+        table: &'a Table,
+        chunk: &Chunk,
+        rows: &[u32],
+        batch: &mut B,
+    ) -> Result<(), Error> {
+        let is_delete = |row: &&u32| chunk.op(**row as usize) == Op::Delete;
+        let deletes: Vec<u32> = rows.iter().filter(is_delete).copied().collect();
+        self.send(table, chunk, &deletes, &Made::new(), batch)?;
+        let mut puts: Vec<u32> = rows.iter().filter(|row| !is_delete(row)).copied().collect();
+        if self.place(table, chunk)?.mode == Mode::NewerWins {
+            puts = self.keep_vectors(table, chunk, &puts, batch)?;
         }
-        self.bytes_per_row = body.len() / rows.len().max(1);
-        self.start(table, place, body, rows.len())
+        let mut made = Made::new();
+        for transform in &table.transforms {
+            let text = |&row: &u32| (row, transform.text(chunk, row as usize));
+            let (empty, full): (Vec<_>, Vec<_>) =
+                puts.iter().map(text).partition(|(_, text)| text.is_empty());
+            let texts: Vec<String> = full.iter().map(|(_, text)| text.clone()).collect();
+            let service = Embeddings {
+                host: self.client.host(),
+                transform,
+                timeout_ms: self.client.timeout_ms,
+                in_flight: self.limits.in_flight,
+            };
+            let placeholder = table.placeholder(&transform.attribute);
+            for (row, _) in empty {
+                made.entry(row).or_default().push(placeholder.to_owned());
+            }
+            for ((row, _), embedded) in full.into_iter().zip(service.embed(&texts)?) {
+                match embedded {
+                    Embedded::Vector(vector) => made.entry(row).or_default().push(vector),
+                    Embedded::Refused { status } => {
+                        let message = format!(
+                            "the embeddings service answers {status} for `{}`",
+                            transform.attribute
+                        );
+                        let why = ("embedding-refused", message.as_str());
+                        self.refuse(table, chunk, row, why, batch)?;
+                        puts.retain(|&put| put != row);
+                    }
+                }
+            }
+        }
+        self.send(table, chunk, &puts, &made, batch)
+    }
+
+    /// Patches the documents that keep their vectors, and returns the other rows.
+    fn keep_vectors<B: Batch>(
+        &mut self,
+        table: &'a Table,
+        chunk: &Chunk,
+        rows: &[u32],
+        batch: &mut B,
+    ) -> Result<Vec<u32>, Error> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place = self.place(table, chunk)?;
+        let body = encode::patch(table, chunk, rows, self.stamp)?;
+        if body.len() > self.limits.bytes {
+            if let &[row] = rows {
+                self.too_large(table, chunk, row, body.len(), batch)?;
+                return Ok(Vec::new());
+            }
+            let (first, second) = rows.split_at(rows.len() / 2);
+            let mut left = self.keep_vectors(table, chunk, first, batch)?;
+            left.extend(self.keep_vectors(table, chunk, second, batch)?);
+            return Ok(left);
+        }
+        let writing = self.client.start_write_of_rows(&place.namespace, body);
+        let written = writing.and_then(Writing::wait);
+        let written = written.map_err(|trouble| self.explained(trouble, table, place))?;
+        let ids = written.patched_ids().iter().map(Value::to_string);
+        let patched: HashSet<String> = ids.collect();
+        let mut left = Vec::new();
+        for &row in rows {
+            let id = encode::id(table, chunk, row as usize)?;
+            if !patched.contains(&id.to_string()) {
+                left.push(row);
+            }
+        }
+        Ok(left)
     }
 
     /// A refused row leaves no older document of its key behind. A namespace that is being
@@ -207,7 +340,7 @@ impl<'a, H: Http> Requests<'a, H> {
             }
             // Is it the schema? The server's words about that alone hold no row values.
             Trouble::BadRequest(failure) => {
-                let written = self.client.declare(&place.namespace, false, &table.schema);
+                let written = self.client.declare(&place.namespace, false, table);
                 match written {
                     Err(Trouble::BadRequest(conflict)) => self.conflicting(&conflict, table),
                     _ => Error::Permanent(failure),

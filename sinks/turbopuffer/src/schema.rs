@@ -7,12 +7,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::config::{Config, IdType, invalid};
+use crate::config::{Config, DistanceMetric, FullText, IdType, invalid};
+use crate::transform::{self, SOURCE_HASH, Transform};
+use crate::vector::MAX_VECTORS;
 
 /// Attributes that every document has beside the view's columns.
 const RESERVED: [&str; 5] = ["id", "mz_timestamp", "generation", "deleted", "written_at"];
 
-/// turbopuffer takes an attribute with this name for a vector; no column becomes one.
+/// turbopuffer takes an attribute with this name for a vector; no other column becomes one.
 const VECTOR: &str = "vector";
 
 /// Where a column called `id` goes, since the document's `id` is made from the key.
@@ -22,6 +24,9 @@ const ID_COLUMN_ATTRIBUTE: &str = "source_id";
 const MAX_NAME_LEN: usize = 128;
 const MAX_FILTERABLE_LEN: usize = 4 << 10;
 const MAX_VALUE_LEN: usize = 8 << 20;
+
+/// turbopuffer's limit of attributes in a namespace.
+const MAX_ATTRIBUTES: usize = 1024;
 
 /// An attribute's type in turbopuffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -62,6 +67,10 @@ pub(crate) enum Encoding {
     Plain(PlainText),
     /// ISO 8601.
     Datetime,
+    /// An array or list of as many numbers.
+    Vector {
+        dimensions: u32,
+    },
 }
 
 /// Types that do not arrive as text. Their text has nothing that JSON escapes: Materialize's own
@@ -116,12 +125,44 @@ pub(crate) enum KeyText {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) view: String,
-    pub(crate) columns: usize,
+    /// The names of its columns.
+    pub(crate) columns: Vec<String>,
     pub(crate) key: Vec<usize>,
     pub(crate) id: IdRule,
     pub(crate) attributes: Vec<Attribute>,
     /// JSON object, as it goes into requests.
     pub(crate) schema: String,
+    /// Where documents have vectors, how far apart two of them are.
+    pub(crate) distance_metric: Option<DistanceMetric>,
+    /// Vectors: attribute, and what stands where there is none.
+    pub(crate) placeholders: Vec<(String, String)>,
+    pub(crate) transforms: Vec<Transform>,
+}
+
+impl Table {
+    /// Appends the fields that go with every write: without them a type would be inferred from a
+    /// row.
+    pub(crate) fn push_schema(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#""schema":"#);
+        out.extend_from_slice(self.schema.as_bytes());
+        if let Some(metric) = self.distance_metric {
+            out.extend_from_slice(br#","distance_metric":"#);
+            out.extend_from_slice(json!(metric).to_string().as_bytes());
+        }
+    }
+
+    /// The fewest bytes that a document takes in a request, about.
+    pub(crate) fn least_bytes(&self) -> usize {
+        let vectors = self.placeholders.iter().map(|(_, text)| text.len() + 3);
+        vectors.sum::<usize>() + 64
+    }
+
+    /// What stands for a vector where there is none.
+    pub(crate) fn placeholder(&self, attribute: &str) -> &str {
+        let mut all = self.placeholders.iter();
+        let found = all.find(|(name, _)| name == attribute);
+        found.map_or("", |(_, placeholder)| placeholder)
+    }
 }
 
 /// Builds all tables; an error when the configuration names a column that no view has.
@@ -139,6 +180,12 @@ pub(crate) fn tables(config: &Config, views: &[View]) -> Result<Vec<Table>, Erro
     let named = [
         ("filterable", config.filterable.iter().collect::<Vec<_>>()),
         ("types", config.types.keys().collect()),
+        ("full_text_search", config.full_text_search.keys().collect()),
+        ("vectors", config.vectors.keys().collect()),
+        (
+            "transforms.sources",
+            config.transforms.iter().flat_map(|t| &t.sources).collect(),
+        ),
         ("rename", config.rename.keys().collect()),
     ];
     for (field, names) in named {
@@ -166,6 +213,7 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
     schema.insert("deleted".into(), json!("bool"));
     schema.insert("written_at".into(), json!("uint"));
 
+    let mut placeholders = Vec::new();
     let mut attributes: Vec<Attribute> = Vec::with_capacity(view.columns.len());
     for (index, column) in view.columns.iter().enumerate() {
         let setting = Setting { view, column };
@@ -175,7 +223,10 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
             None if column.name == "id" && view.key == [index] && id_type != "string" => continue,
             None => usual_name(column).to_owned(),
         };
-        check_name(&name).map_err(|why| setting.rename(config, &why))?;
+        let vector = setting.of(|name| config.vectors.get(name)).copied();
+        if name != VECTOR || vector.is_none() {
+            check_name(&name).map_err(|why| setting.rename(config, &why))?;
+        }
         if let Some(other) = attributes.iter().find(|other| other.name == name) {
             let other = &view.columns[other.column];
             // The one to rename is the one that does not go by its own name.
@@ -186,6 +237,25 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
             };
             let why = format!("the attribute `{name}`, as does column `{}`", other.name);
             return Err(Setting { view, column }.rename(config, &why));
+        }
+        if let Some(vector) = vector {
+            if !matches!(column.ty, ColumnType::Other(_)) || view.key.contains(&index) {
+                return Err(invalid(format!(
+                    "`vectors` names {setting}, which is not an array or list of numbers outside \
+                     the key: remove it"
+                )));
+            }
+            schema.insert(name.clone(), vector.schema(&name)?);
+            placeholders.push((name.clone(), vector.placeholder()));
+            attributes.push(Attribute {
+                column: index,
+                name,
+                encoding: Encoding::Vector {
+                    dimensions: vector.dimensions,
+                },
+                max_len: MAX_VALUE_LEN,
+            });
+            continue;
         }
         let (usual, long) = usual(&column.ty);
         let ty = setting
@@ -200,10 +270,20 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
         })?;
         let asked = setting.of(|name| config.filterable.iter().find(|entry| *entry == name));
         let filterable = !long || asked.is_some();
-        schema.insert(
-            name.clone(),
-            json!({ "type": type_name(ty), "filterable": filterable }),
-        );
+        let mut entry = json!({ "type": type_name(ty), "filterable": filterable });
+        match setting.of(|name| config.full_text_search.get(name)) {
+            None | Some(FullText::Switch(false)) => {}
+            Some(_) if ty != AttributeType::String => {
+                return Err(invalid(format!(
+                    "`full_text_search` names {setting}, which becomes a {} and not a string: \
+                     remove it, or make it a string in `types`",
+                    type_name(ty)
+                )));
+            }
+            Some(FullText::Switch(true)) => entry["full_text_search"] = json!(true),
+            Some(FullText::Options(options)) => entry["full_text_search"] = json!(options),
+        }
+        schema.insert(name.clone(), entry);
         attributes.push(Attribute {
             column: index,
             name,
@@ -215,9 +295,43 @@ fn table(config: &Config, view: &View) -> Result<Table, Error> {
             },
         });
     }
+    let transforms = transform::of_view(config, view)?;
+    if !transforms.is_empty() {
+        let hash = Map::from_iter([(SOURCE_HASH.into(), json!("string"))]);
+        let made = transforms.iter().map(|t| {
+            let vector = t.vector.schema(&t.attribute)?;
+            placeholders.push((t.attribute.clone(), t.vector.placeholder()));
+            Ok((t.attribute.clone(), vector))
+        });
+        let made = made.collect::<Result<Map<_, _>, Error>>()?;
+        for (name, entry) in made.into_iter().chain(hash) {
+            if name != VECTOR {
+                check_name(&name).map_err(|why| invalid(format!("a transform makes {why}")))?;
+            }
+            if schema.insert(name.clone(), entry).is_some() {
+                return Err(invalid(format!(
+                    "a transform makes the attribute `{name}` of `{}`, as something else does: \
+                     give it another name, or rename the column",
+                    view.name
+                )));
+            }
+        }
+    }
+    if placeholders.len() > MAX_VECTORS || schema.len() > MAX_ATTRIBUTES {
+        return Err(invalid(format!(
+            "view `{}` becomes {} attributes with {} vectors among them, and turbopuffer has at \
+             most {MAX_ATTRIBUTES} and {MAX_VECTORS}",
+            view.name,
+            schema.len(),
+            placeholders.len()
+        )));
+    }
     Ok(Table {
+        distance_metric: (!placeholders.is_empty()).then_some(config.distance_metric),
+        placeholders,
+        transforms,
         view: view.name.clone(),
-        columns: view.columns.len(),
+        columns: view.columns.iter().map(|c| c.name.clone()).collect(),
         key: view.key.clone(),
         id,
         attributes,
@@ -307,7 +421,7 @@ fn encoding(ty: &ColumnType, attribute: AttributeType) -> Option<Encoding> {
 }
 
 /// The text this sink makes of a type; none when it arrives as text.
-fn plain_text(ty: &ColumnType) -> Option<PlainText> {
+pub(crate) fn plain_text(ty: &ColumnType) -> Option<PlainText> {
     Some(match ty {
         ColumnType::Boolean => PlainText::Bool,
         ColumnType::Int16
@@ -346,14 +460,14 @@ fn type_name(ty: AttributeType) -> &'static str {
 }
 
 /// A column and the names under which the configuration may speak of it.
-struct Setting<'a> {
-    view: &'a View,
-    column: &'a Column,
+pub(crate) struct Setting<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) column: &'a Column,
 }
 
 impl Setting<'_> {
     /// The setting for `view.column`, else for `column`.
-    fn of<'c, T>(&self, find: impl Fn(&str) -> Option<&'c T>) -> Option<&'c T> {
+    pub(crate) fn of<'c, T: ?Sized>(&self, find: impl Fn(&str) -> Option<&'c T>) -> Option<&'c T> {
         let qualified = format!("{}.{}", self.view.name, self.column.name);
         find(&qualified).or_else(|| find(&self.column.name))
     }

@@ -1,9 +1,10 @@
 //! Rows that turbopuffer would refuse are refused here, one by one: there, one of them would fail
 //! the whole request.
 
-use mz_sink_guest::{Batch, Chunk, Error, Values};
+use mz_sink_guest::{Batch, Chunk, Error, Op, Values};
 
 use crate::schema::{Attribute, Encoding, IdRule, PlainText, Table};
+use crate::vector;
 
 /// Years 1 to 9999, in microseconds since 1970-01-01: what ISO 8601 writes with four digits.
 const DATETIME_MICROS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
@@ -29,14 +30,14 @@ pub(crate) fn screened<B: Batch>(
     chunk: &Chunk,
     batch: &mut B,
 ) -> Result<Screened, Error> {
-    if chunk.columns().len() != table.columns {
+    if chunk.columns().len() != table.columns.len() {
         return Err(Error::permanent(
             "malformed-chunk",
             format!(
                 "a chunk of view `{}` has {} columns instead of {}",
                 table.view,
                 chunk.columns().len(),
-                table.columns
+                table.columns.len()
             ),
         ));
     }
@@ -139,6 +140,24 @@ fn screen_attribute(attribute: &Attribute, chunk: &Chunk, refusals: &mut Vec<Ref
             "value-too-long",
             &format!("is longer than {} bytes", attribute.max_len),
         ),
+        (Encoding::Vector { dimensions }, Values::Texts(texts)) => {
+            for row in 0..chunk.len() {
+                let numbers = (!column.is_null(row)).then(|| vector::parsed(texts.get(row)));
+                let is_deleted = chunk.op(row) == Op::Delete;
+                let why = match numbers {
+                    None if is_deleted => continue,
+                    None => "is null, and every document must have a vector",
+                    Some(Some(numbers)) if numbers.len() == dimensions as usize => continue,
+                    Some(Some(_)) => "has another number of dimensions than `vectors` says",
+                    Some(None) => "is not a list of finite numbers",
+                };
+                refusals.push(Refusal {
+                    row,
+                    category: "not-a-vector",
+                    message: format!("attribute `{}` {why}", attribute.name),
+                });
+            }
+        }
         (Encoding::Plain(PlainText::Base64), Values::Bytes(bytes))
             if base64_len(bytes.longest()) > attribute.max_len =>
         {

@@ -1,7 +1,8 @@
 //! The sink: the order in which the other files are used.
 
 use mz_sink_guest::{
-    Batch, Clock, Context, Description, Envelope, Error, Guarantee, Http, Info, Level, Log, Sink,
+    Batch, Clock, Context, Description, Envelope, Error, Guarantee, Http, Info, Level, Log,
+    Maintain, Page, ReadBack, Sink,
 };
 
 use crate::checkpoint::{self, Control, Incarnations};
@@ -14,12 +15,14 @@ use crate::schema::{self, Table};
 
 /// The turbopuffer sink. `H` gives it HTTP, a clock, and a log.
 pub struct Turbopuffer<H> {
-    config: Config,
-    client: Client<H>,
-    tables: Vec<Table>,
-    /// Base name of each view's namespaces.
-    bases: Vec<String>,
-    control: Control,
+    pub(crate) config: Config,
+    pub(crate) client: Client<H>,
+    pub(crate) tables: Vec<Table>,
+    /// What the names of each view's incarnations begin with.
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) control: Control,
+    /// Of this worker, as the last batch told it.
+    pub(crate) epoch: u64,
 }
 
 impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
@@ -45,11 +48,17 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
         config.check()?;
         let namings = incarnation::namings(&config, &views)?;
         let attributes = namings.iter().map(|naming| naming.attribute.clone());
+        let owner = incarnation::owner(&config.control_namespace(), &sink_id);
+        let bases = namings.iter().map(|naming| &naming.base);
+        let prefixes = bases
+            .map(|base| incarnation::prefix(base, &owner))
+            .collect();
         let mut sink = Turbopuffer {
             client: Client::new(host, &config)?,
             tables: schema::tables(&config, &views)?,
             control: Control::new(config.control_namespace(), &sink_id, attributes.collect()),
-            bases: namings.into_iter().map(|naming| naming.base).collect(),
+            prefixes,
+            epoch: 0,
             config,
         };
         let stored = sink.checkpoint()?;
@@ -75,12 +84,13 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
             }
         }
         let info = batch.info();
+        self.epoch = info.epoch;
         let mut incarnations = self.control.incarnations();
         let fresh = self.fresh_views(&info, &incarnations)?;
         for &view in &fresh {
-            let name = incarnation::name(&self.bases[view], &info, &checkpoint::digest(next));
+            let name = incarnation::name(&self.prefixes[view], &info, &checkpoint::digest(next));
             self.create(view, &name)?;
-            incarnations.switch(view, name);
+            incarnations.switch(view, name, self.client.host().now_ms());
         }
         if info.rows > 0 {
             let place = |(view, active): (usize, &Option<String>)| {
@@ -115,6 +125,18 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
     }
 }
 
+impl<H: Http + Clock + Log> Maintain for Turbopuffer<H> {
+    fn maintain(&mut self, committed: u64) -> Result<(), Error> {
+        self.keep_house(committed)
+    }
+}
+
+impl<H: Http + Clock + Log> ReadBack for Turbopuffer<H> {
+    fn rows(&mut self, view: usize, after: Option<&[u8]>, max: u32) -> Result<Page, Error> {
+        self.read_back(view, after, max)
+    }
+}
+
 impl<H: Http + Clock + Log> Turbopuffer<H> {
     /// Views that need a new incarnation: those with a snapshot, and before the first commit
     /// those that have none.
@@ -138,7 +160,7 @@ impl<H: Http + Clock + Log> Turbopuffer<H> {
     /// Also when the snapshot has no rows: readers must find a namespace.
     fn create(&self, view: usize, name: &str) -> Result<(), Error> {
         let table = &self.tables[view];
-        let written = self.client.declare(name, true, &table.schema);
+        let written = self.client.declare(name, true, table);
         written.map_err(|trouble| trouble.of_idempotent())?;
         self.client.host().log(
             Level::Info,

@@ -54,7 +54,7 @@ fn the_first_checkpoint_is_inserted_only_where_there_is_none() {
         body["upsert_rows"],
         json!([{
             "id": "sink-1", "checkpoint": "A", "digest": digest("A"), "written_at": NOW,
-            "active": null, "retired": [],
+            "active": null, "retired": [], "retired_at": [],
         }])
     );
 }

@@ -19,7 +19,7 @@ fn snapshot(rows: u32) -> FakeBatch {
 
 /// The name for generation 3, epoch 7 and the checkpoint `B`.
 fn fresh() -> String {
-    format!("docs-g3-e7-{}", &digest("B")[..12])
+    format!("{}3-e7-{}", prefix("docs"), &digest("B")[..12])
 }
 
 #[test]
@@ -51,6 +51,7 @@ fn a_snapshot_goes_into_a_new_namespace_and_the_checkpoint_patch_switches_to_it(
     let row = &requests[2].1["patch_rows"][0];
     assert_eq!(row["active"], json!(fresh()));
     assert_eq!(row["retired"], json!(["docs-g0"]));
+    assert_eq!(row["retired_at"], json!([NOW]));
     assert_eq!(
         requests[2].1["patch_condition"],
         json!(["digest", "Eq", digest("A")])
@@ -132,7 +133,7 @@ fn a_snapshot_of_one_of_two_views_leaves_the_other_where_it_is() {
     batch.chunks.push_back(chunk(1, one_row(), 1, &[]));
     sink.write(&mut batch, Some("A"), "B").unwrap();
     let requests = host.requests();
-    let fresh = format!("docs-a-x-g3-e7-{}", &digest("B")[..12]);
+    let fresh = format!("{}3-e7-{}", prefix("docs-a-x"), &digest("B")[..12]);
     let namespaces: Vec<_> = requests.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         namespaces,

@@ -75,6 +75,7 @@ fn rows_and_tombstones_share_a_conditional_upsert_with_schema_then_the_checkpoin
                         "checkpoint": {"type": "string", "filterable": false},
                         "digest": "string", "active": "string",
                         "retired": {"type": "[]string", "filterable": false},
+                        "retired_at": { "type": "[]uint", "filterable": false },
                         "written_at": "uint",
                     },
                 })

@@ -8,8 +8,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use mz_sink_guest::{
-    Batch, Clock, Context, Description, Envelope, Error, Failure, Guarantee, Http, Level, Log, Op,
-    Random, Request, Response, Sink, ValueRef,
+    Batch, Clock, Context, Description, Envelope, Error, Failure, Guarantee, Http, Level, Log,
+    Maintain, Op, Page, Random, ReadBack, Request, Response, Sink, ValueRef,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -67,6 +67,8 @@ pub enum Call {
     /// In `write`.
     #[default]
     Write,
+    /// In housekeeping.
+    Maintain,
 }
 
 /// The probe's configuration.
@@ -100,7 +102,7 @@ pub struct Probe<H> {
     config: Config,
 }
 
-mz_sink_guest::export!(Probe<mz_sink_guest::Imports>);
+mz_sink_guest::export!(Probe<mz_sink_guest::Imports>, Maintain, ReadBack);
 
 impl<H: Http + Log + Clock + Random> Sink for Probe<H> {
     type Host = H;
@@ -163,6 +165,28 @@ impl<H: Http + Log + Clock + Random> Sink for Probe<H> {
             return Err(Error::unknown("probe", "committed, and the answer lost"));
         }
         Ok(())
+    }
+}
+
+impl<H: Http + Log + Clock + Random> Maintain for Probe<H> {
+    fn maintain(&mut self, committed: u64) -> Result<(), Error> {
+        self.misbehave(Call::Maintain)?;
+        self.host.log(
+            Level::Info,
+            "housekeeping",
+            &[("committed", &committed.to_string())],
+        );
+        Ok(())
+    }
+}
+
+/// Tells what it was asked.
+impl<H: Http + Log + Clock + Random> ReadBack for Probe<H> {
+    fn rows(&mut self, view: usize, after: Option<&[u8]>, max: u32) -> Result<Page, Error> {
+        Ok(Page {
+            rows: serde_json::json!([{ "view": view, "after": after, "max": max }]).to_string(),
+            next: after.is_none().then(|| vec![0, 255]),
+        })
     }
 }
 

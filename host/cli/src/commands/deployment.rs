@@ -73,7 +73,11 @@ impl Deployment {
 
     /// What the protocol core needs to know.
     pub fn session(&self) -> SessionConfig {
-        session_config(&self.config, &self.inspection)
+        let interval = self.config.commit.maintenance_interval;
+        SessionConfig {
+            maintenance_interval: self.component.has_maintenance().then_some(interval),
+            ..session_config(&self.config, &self.inspection)
+        }
     }
 }
 
@@ -126,6 +130,7 @@ fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
         max_commit_bytes: config.commit.max_bytes as usize,
         memory_bytes: config.buffer.memory as usize,
         spill_bytes: config.buffer.spill,
+        maintenance_interval: None,
         retry: RetryPolicy {
             attempts: config.retry.attempts,
             min_backoff: config.retry.min_backoff,

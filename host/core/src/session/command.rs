@@ -28,6 +28,8 @@ pub enum Event {
     Written(Result<(), SinkError>),
     /// Answers [`Command::ReadCheckpoint`].
     CheckpointRead(Result<Option<String>, SinkError>),
+    /// Answers [`Command::Maintain`].
+    Maintained(Result<(), SinkError>),
     /// [`Command::Spill`] failed: the disk is full or gone.
     SpillFailed(String),
     /// [`Command::DeadLetter`] failed: its rows must not be committed past.
@@ -81,6 +83,11 @@ pub enum Command {
     Write(Box<Write>),
     /// Sink: read the checkpoint back.
     ReadCheckpoint,
+    /// Sink: do housekeeping.
+    Maintain {
+        /// The committed frontier.
+        committed: Frontier,
+    },
     /// Keep these rows on disk until they are asked for or forgotten.
     Spill {
         /// Their name.
@@ -254,6 +261,11 @@ pub enum Notice {
         /// Whether this worker has not committed anything yet: the same batch may have failed
         /// before it started.
         is_first: bool,
+    },
+    /// The sink's housekeeping failed. The next one comes in its time.
+    MaintenanceFailed {
+        /// Why.
+        error: SessionError,
     },
     /// Another worker raced us for the epoch.
     ClaimLost {

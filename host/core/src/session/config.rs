@@ -43,6 +43,8 @@ pub struct SessionConfig {
     pub memory_bytes: usize,
     /// Changes held on disk, in bytes, before reading pauses; each view has an equal part.
     pub spill_bytes: u64,
+    /// Minimum time between calls of the sink's housekeeping; none when it has none.
+    pub maintenance_interval: Option<Duration>,
     /// For everything that is tried again.
     pub retry: RetryPolicy,
 }
@@ -117,6 +119,7 @@ impl SessionConfig {
             max_commit_bytes: 64 << 20,
             memory_bytes: 64 << 20,
             spill_bytes: 4 << 30,
+            maintenance_interval: None,
             retry: RetryPolicy::default(),
         }
     }

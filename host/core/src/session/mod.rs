@@ -95,10 +95,17 @@ impl Session {
     /// When to call [`Self::handle`] with [`Event::Timeout`], if nothing else comes first.
     pub fn poll_timeout(&self) -> Option<Now> {
         let commit = self.next_commit().filter(|at| *at > self.now);
-        [self.reader.timeout(), self.writer.timeout(), commit]
-            .into_iter()
-            .flatten()
-            .min()
+        let maintenance = self.writer.next_maintenance(&self.config);
+        let maintenance = maintenance.filter(|at| *at > self.now);
+        [
+            self.reader.timeout(),
+            self.writer.timeout(),
+            commit,
+            maintenance,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether rows of this connection may be handed over now; when not, leave them in the socket.
@@ -184,6 +191,10 @@ impl Session {
             }
             Event::CheckpointRead(result) => {
                 let outcome = self.writer.handle_read(now, result, config, out);
+                self.after_writing(outcome);
+            }
+            Event::Maintained(result) => {
+                let outcome = self.writer.handle_maintained(now, result, out);
                 self.after_writing(outcome);
             }
             Event::Timeout => {
@@ -381,6 +392,7 @@ impl Session {
                 self.begin();
             }
         }
+        self.maintain_if_due();
         self.write_if_due();
         let for_held = self
             .config
@@ -470,6 +482,14 @@ impl Session {
                 .max(self.config.commit_interval)
         };
         Some(self.writer.last_commit().saturating_add(interval))
+    }
+
+    /// Before the next write: under a steady load the sink would never be idle.
+    fn maintain_if_due(&mut self) {
+        let due = self.writer.next_maintenance(&self.config);
+        if self.ending.is_none() && due.is_some_and(|at| at <= self.now) {
+            self.writer.maintain(&mut self.commands);
+        }
     }
 
     fn write_if_due(&mut self) {

@@ -1,6 +1,7 @@
 //! The half of the session that talks to the sink: open, claim the epoch, write, find out.
 
 mod attempt;
+mod maintain;
 mod settle;
 mod skip;
 
@@ -55,6 +56,7 @@ enum State {
     Ready,
     Writing(Box<InFlight>),
     ReadingBack(Box<InFlight>),
+    Maintaining,
     Waiting {
         until: Now,
         then: Then,
@@ -106,6 +108,8 @@ pub(super) struct Writer {
     last_commit: Now,
     /// Whether this worker has committed a batch.
     has_committed: bool,
+    /// When housekeeping last ended.
+    last_maintenance: Option<Now>,
     done_segments: Vec<Segment>,
 }
 
@@ -128,6 +132,7 @@ impl Writer {
             committed: None,
             last_commit: Duration::ZERO,
             has_committed: false,
+            last_maintenance: None,
             done_segments: Vec::new(),
         }
     }
@@ -144,7 +149,7 @@ impl Writer {
     pub(super) fn is_in_flight(&self) -> bool {
         matches!(
             self.state,
-            State::Opening(_) | State::Writing(_) | State::ReadingBack(_)
+            State::Opening(_) | State::Writing(_) | State::ReadingBack(_) | State::Maintaining
         )
     }
 
@@ -176,6 +181,7 @@ impl Writer {
             | State::Opening(None)
             | State::Opened
             | State::Ready
+            | State::Maintaining
             | State::Stopped => None,
         };
         in_flight.into_iter().flat_map(|f| &f.segments)
@@ -424,14 +430,15 @@ impl Writer {
                 .map(|ms| Duration::from_millis(u64::from(ms))),
             _ => None,
         };
-        let error = match error {
-            SinkError::Retryable(f) => SessionError::SinkRetryable(f),
-            SinkError::Unknown(f) => SessionError::SinkUnknown(f),
-            SinkError::Trapped(f) => SessionError::SinkTrapped(f),
-            SinkError::Permanent(f) => return Outcome::Failed(SessionError::SinkPermanent(f)),
-            SinkError::Limit(f) => return Outcome::Failed(SessionError::SinkLimit(f)),
-            SinkError::Conflict(_) => return Outcome::Failed(SessionError::SinkConfused(call)),
-        };
+        let error = of_sink(error, call);
+        if !matches!(
+            error,
+            SessionError::SinkRetryable(_)
+                | SessionError::SinkUnknown(_)
+                | SessionError::SinkTrapped(_)
+        ) {
+            return Outcome::Failed(error);
+        }
         let jitter = self.entropy.unit();
         let Some(wait) = self.retries.next_wait(&config.retry, asked, jitter) else {
             return self.give_up(error, then, config, out);
@@ -456,6 +463,18 @@ impl Writer {
     }
 }
 
+/// What a failure of a call other than `write` means.
+fn of_sink(error: SinkError, call: &'static str) -> SessionError {
+    match error {
+        SinkError::Retryable(f) => SessionError::SinkRetryable(f),
+        SinkError::Unknown(f) => SessionError::SinkUnknown(f),
+        SinkError::Trapped(f) => SessionError::SinkTrapped(f),
+        SinkError::Permanent(f) => SessionError::SinkPermanent(f),
+        SinkError::Limit(f) => SessionError::SinkLimit(f),
+        SinkError::Conflict(_) => SessionError::SinkConfused(call),
+    }
+}
+
 impl State {
     fn name(&self) -> &'static str {
         match self {
@@ -465,6 +484,7 @@ impl State {
             Self::Ready => "nothing is in flight",
             Self::Writing(_) => "a write is in flight",
             Self::ReadingBack(_) => "the checkpoint is read back",
+            Self::Maintaining => "housekeeping is under way",
             Self::Waiting { .. } => "waiting to try again",
             Self::Stopped => "stopped",
         }

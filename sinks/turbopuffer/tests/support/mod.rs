@@ -29,6 +29,7 @@ struct State {
     requests: Vec<(String, Value)>,
     in_flight: usize,
     most_in_flight: usize,
+    passed_ms: u64,
 }
 
 pub struct Pending(FakeHost, Answer);
@@ -43,6 +44,11 @@ impl FakeHost {
     /// Takes the requests so far: namespace and what follows it, and body.
     pub fn requests(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.0.borrow_mut().requests)
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, ms: u64) {
+        self.0.borrow_mut().passed_ms += ms;
     }
 
     pub fn most_in_flight(&self) -> usize {
@@ -63,21 +69,32 @@ impl Http for FakeHost {
     type Exchange = Pending;
 
     fn start(&self, request: Request) -> Result<Pending, HttpError> {
-        assert_eq!(request.method, "POST");
+        let base = "https://aws-us-east-1.turbopuffer.com";
+        let (place, key) = match request.url.strip_prefix(base) {
+            Some(path) => (path, "turbopuffer_api_key"),
+            None => (request.url.as_str(), "embeddings_key"),
+        };
         let mut headers = request.headers.clone();
         headers.sort();
+        let authorization = format!("Bearer {{{{secret:{key}}}}}");
         let expected = [
-            ("authorization", "Bearer {{secret:turbopuffer_api_key}}"),
+            ("authorization", authorization.as_str()),
             ("content-type", "application/json"),
         ];
         assert_eq!(headers, expected.map(|(k, v)| (k.into(), v.into())));
-        let prefix = "https://aws-us-east-1.turbopuffer.com/v2/namespaces/";
-        let place = request.url.strip_prefix(prefix).expect("the base URL");
+        let place = match (
+            request.method.as_str(),
+            place.strip_prefix("/v2/namespaces/"),
+        ) {
+            ("POST", Some(namespace)) => namespace.to_owned(),
+            (method, _) => format!("{method} {place}"),
+        };
+        let body = match request.body.as_slice() {
+            b"" => Value::Null,
+            body => serde_json::from_slice(body).expect("a JSON body"),
+        };
         let mut state = self.0.borrow_mut();
-        state.requests.push((
-            place.to_owned(),
-            serde_json::from_slice(&request.body).expect("a JSON body"),
-        ));
+        state.requests.push((place, body));
         let answer = state.script.pop_front().expect("an answer in the script");
         state.in_flight += 1;
         state.most_in_flight = state.most_in_flight.max(state.in_flight);
@@ -103,7 +120,7 @@ impl Log for FakeHost {
 
 impl Clock for FakeHost {
     fn now_ms(&self) -> u64 {
-        NOW
+        NOW + self.0.borrow().passed_ms
     }
 
     fn monotonic_ns(&self) -> u64 {
@@ -173,6 +190,11 @@ pub fn stored(checkpoint: &str, active: &str) -> Answer {
 pub fn digest(text: &str) -> String {
     use sha2::{Digest, Sha256};
     hex::encode(Sha256::digest(text))
+}
+
+/// What the names of incarnations of sink `sink-1` begin with.
+pub fn prefix(base: &str) -> String {
+    format!("{base}-{}-g", &digest("docs-control\0sink-1")[..10])
 }
 
 /// Columns: name, type, nullable. The first `key` columns are the key.

@@ -2,6 +2,7 @@
 
 mod claim;
 mod end;
+mod maintain;
 mod model;
 mod stream;
 mod write;
@@ -69,6 +70,7 @@ fn config() -> SessionConfig {
         max_commit_bytes: 64 << 20,
         memory_bytes: 64 << 20,
         spill_bytes: 1 << 30,
+        maintenance_interval: None,
         retry: RetryPolicy::default(),
     }
 }
@@ -325,6 +327,7 @@ impl Script {
                 note
             }
             Command::ReadCheckpoint => "read back".into(),
+            Command::Maintain { committed } => format!("maintain {committed}"),
             Command::Spill { .. } => "spill".into(),
             Command::Forget { ids } => format!("forget {}", ids.len()),
             Command::DeadLetter(dead) => {
@@ -333,6 +336,7 @@ impl Script {
                 format!("dead letter {}: {rows} rows from {at}", dead.category)
             }
             Command::Tell(notice) => match notice {
+                Notice::MaintenanceFailed { .. } => "maintenance failed".into(),
                 Notice::Retrying { error, .. } => format!("retry after {}", error.code()),
                 Notice::ObjectChanged { change, .. } => match change {
                     Change::Replaced { from, to } => format!("replaced {from} by {to}"),
