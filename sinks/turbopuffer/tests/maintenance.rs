@@ -28,10 +28,10 @@ fn control(checkpoint: &str) -> Value {
 /// A sink of epoch 7 that has committed `B`.
 fn committed(host: &FakeHost, extra: Value) -> Turbopuffer<FakeHost> {
     host.answers(document(Some(control("A"))));
-    let (mut sink, _) = open(host, extra, vec![keyed()]).unwrap();
+    let (mut sink, _) = open(host, extra, vec![keyed()]).expect("open");
     host.answers(upserted(1)).answers(patched(1));
     let mut batch = changes(vec![full(Values::Uints(vec![1]))], 1);
-    sink.write(&mut batch, Some("A"), "B").unwrap();
+    sink.write(&mut batch, Some("A"), "B").expect("a write");
     host.requests();
     host.answers(document(Some(control("B"))));
     sink

@@ -31,7 +31,7 @@ fn texts(values: &[&str]) -> Values {
         data.extend_from_slice(value.as_bytes());
         offsets.push(data.len() as u32);
     }
-    Values::Texts(PackedTexts::new(offsets, data).unwrap())
+    Values::Texts(PackedTexts::new(offsets, data).expect("well-formed texts"))
 }
 
 fn rows(titles: &[&str], places: &[&str]) -> Vec<ColumnData> {
