@@ -11,8 +11,8 @@ use crate::{guests, process, toolchain};
 pub fn demo(arguments: &[String]) -> Result<ExitCode> {
     toolchain::ready()?;
     guests::run(&["turbopuffer".into()])?;
-    release(&["mz-wasm-sink", "demo"])?;
-    let folder = process::root()?.join("target/release");
+    build("demo", &["mz-wasm-sink", "demo"])?;
+    let folder = process::root()?.join("target/demo");
     let mut command = Command::new(folder.join("demo"));
     command
         .arg("--program")
@@ -31,12 +31,15 @@ pub fn demo(arguments: &[String]) -> Result<ExitCode> {
 pub fn bench(arguments: &[String]) -> Result<ExitCode> {
     toolchain::ready()?;
     guests::run(&["turbopuffer".into()])?;
-    release(&[
-        "mz-wasm-sink",
-        "bench",
-        "materialize-sim",
-        "turbopuffer-sim",
-    ])?;
+    build(
+        "release",
+        &[
+            "mz-wasm-sink",
+            "bench",
+            "materialize-sim",
+            "turbopuffer-sim",
+        ],
+    )?;
     let root = process::root()?;
     let folder = root.join("target/release");
     let mut command = Command::new(folder.join("bench"));
@@ -58,8 +61,8 @@ pub fn bench(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn release(packages: &[&str]) -> Result<()> {
-    let mut arguments = vec!["build", "--release"];
+fn build(profile: &str, packages: &[&str]) -> Result<()> {
+    let mut arguments = vec!["build", "--profile", profile];
     for package in packages {
         arguments.extend(["-p", package]);
     }
