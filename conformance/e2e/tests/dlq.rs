@@ -278,6 +278,46 @@ async fn what_is_still_wrong_stays_until_it_is_given_up() {
     );
 }
 
+/// Two replays at one frontier: what the first has left behind must not be newer than the second.
+#[tokio::test]
+async fn what_was_refused_again_is_written_once_its_cause_is_mended() {
+    let world = World::start().await.unwrap();
+    let table = world.table(&COLUMNS).await.unwrap();
+    let t = &table.name;
+    let mended = world.config(&table).unwrap();
+    let namespace = mended.lines().find(|line| line.starts_with("namespace"));
+    let namespace = format!("{}\n", namespace.unwrap());
+    let filterable = format!("{namespace}filterable = [\"v\"]\n");
+    let config = edited(&mended, &namespace, &filterable);
+    world
+        .sql(&[&format!("INSERT INTO {t} VALUES (1, 'short'), (2, 'b')")])
+        .await
+        .unwrap();
+    let mut host = world.host_with(&config).unwrap();
+    world.caught_up(&table, &mut host).await.unwrap();
+    let long = "x".repeat(5000);
+    world
+        .sql(&[&format!("UPDATE {t} SET v = '{long}' WHERE k = 1")])
+        .await
+        .unwrap();
+    let now = world.now(&table).await.unwrap();
+    world.committed(now + 50, &mut host).await.unwrap();
+    stop(host).await;
+    assert_eq!(letters(&world), 1);
+    let replay = "replay COMPONENT --config CONFIG --all --yes";
+    for _ in 0..2 {
+        says(&dlq(&world, replay).await, 1, "refused it again");
+    }
+    assert_eq!(letters(&world), 1);
+    world.proof(&table, None).await.unwrap_err();
+
+    std::fs::write(world.file("mz-wasm-sink.toml"), &mended).unwrap();
+    // The column is no longer one to filter on.
+    says(&dlq(&world, replay).await, 0, "replayed with 1 rows");
+    assert_eq!(letters(&world), 0);
+    world.proof(&table, None).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_line_that_a_crash_cut_off_is_told_and_taken_off() {
     let (world, table, config) = given_up().await;

@@ -11,6 +11,8 @@ use super::file::{Commit, File, Source, SourceView};
 /// Longest `sink_id`, in characters.
 const SINK_ID_LENGTH: usize = 128;
 
+/// Shortest time between two calls of a sink's housekeeping.
+const LEAST_MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Most retries in a row.
 const MOST_ATTEMPTS: u32 = 1000;
 
@@ -129,6 +131,10 @@ fn check_amounts(file: &File) -> Result<(), Wrong> {
         if value == Duration::ZERO {
             return wrong(field, "must be more than 0s");
         }
+    }
+    // Right after one another they would leave no time for commits.
+    if file.commit.maintenance_interval < LEAST_MAINTENANCE_INTERVAL {
+        return wrong("commit.maintenance_interval", "must be at least 1s");
     }
     if !(1..=MOST_ATTEMPTS).contains(&file.retry.attempts) {
         return wrong("retry.attempts", format!("must be 1 to {MOST_ATTEMPTS}"));

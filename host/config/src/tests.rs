@@ -121,6 +121,10 @@ fn an_error_names_the_file_the_line_the_field_and_the_fix() {
             "commit.interval: not a duration",
         ),
         (
+            &format!("{LEAST}commit.maintenance_interval = '0s'"),
+            "commit.maintenance_interval: must be at least 1s",
+        ),
+        (
             &format!("{LEAST}commit.max_bytes = 'x'"),
             "commit.max_bytes: not a size",
         ),

@@ -2,6 +2,7 @@
 //! answer's text is looked at.
 
 use mz_sink_guest::{Error, Exchange, Failure, Http, HttpError, Request, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -199,7 +200,7 @@ impl<H: Http> Client<H> {
         let mut path = format!("/v1/namespaces?prefix={prefix}&page_size={PAGE}");
         if let Some(cursor) = cursor {
             path.push_str("&cursor=");
-            percent_encoded(cursor, &mut path);
+            path.extend(utf8_percent_encode(cursor, NON_ALPHANUMERIC));
         }
         let request = Request {
             method: "GET".into(),
@@ -335,17 +336,6 @@ struct Listing {
 #[derive(Deserialize)]
 struct Listed {
     id: String,
-}
-
-/// For a part of a query string.
-fn percent_encoded(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(byte.into());
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
 }
 
 #[derive(Deserialize)]

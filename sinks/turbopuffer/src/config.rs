@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::incarnation;
-use crate::schema::AttributeType;
+use crate::types::AttributeType;
 
 /// Configuration of the turbopuffer sink.
 ///

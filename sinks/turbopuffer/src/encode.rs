@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use mz_sink_guest::{Chunk, ColumnData, Error, Op, ValueRef, Values};
 
 use crate::ids;
-use crate::schema::{Attribute, Encoding, PlainText, Table};
+use crate::schema::{Attribute, Table};
 use crate::transform::{self, SOURCE_HASH};
+use crate::types::{Encoding, PlainText};
 use crate::vector;
 
 /// What is the same for all rows of a batch.
@@ -31,6 +32,13 @@ pub(crate) enum Mode {
 /// null arm is for documents that this sink did not write.
 const NEWER_WINS: &str = concat!(
     r#","upsert_condition":["Or",[["mz_timestamp","Lt",{"$ref_new":"mz_timestamp"}],"#,
+    r#"["mz_timestamp","Eq",null]]]"#
+);
+
+/// A tombstone that hides what is older than a refused row is from just before that row: the row
+/// itself, mended and sent again at its own time, is newer than it.
+const OLDER_GOES: &str = concat!(
+    r#","upsert_condition":["Or",[["mz_timestamp","Lte",{"$ref_new":"mz_timestamp"}],"#,
     r#"["mz_timestamp","Eq",null]]]"#
 );
 
@@ -57,15 +65,7 @@ pub(crate) fn body(
     capacity: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(capacity);
-    open(
-        Kind::Upsert,
-        table,
-        chunk,
-        rows,
-        stamp,
-        |row| chunk.op(row),
-        &mut out,
-    )?;
+    open(Kind::Upsert, table, chunk, rows, stamp, &mut out)?;
     for attribute in &table.attributes {
         push_attribute(table, attribute, chunk, rows, &mut out)?;
     }
@@ -92,15 +92,7 @@ pub(crate) fn patch(
     stamp: Stamp,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    open(
-        Kind::Patch,
-        table,
-        chunk,
-        rows,
-        stamp,
-        |row| chunk.op(row),
-        &mut out,
-    )?;
+    open(Kind::Patch, table, chunk, rows, stamp, &mut out)?;
     for attribute in &table.attributes {
         if !matches!(attribute.encoding, Encoding::Vector { .. }) {
             push_attribute(table, attribute, chunk, rows, &mut out)?;
@@ -177,6 +169,8 @@ enum Kind {
     Upsert,
     /// Only the attributes that are told; none is made.
     Patch,
+    /// Replaced by a tombstone from just before the row.
+    Hide,
 }
 
 /// The body of a write that hides the documents of these rows, whatever the rows hold: only the
@@ -188,20 +182,14 @@ pub(crate) fn tombstones(
     stamp: Stamp,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    open(
-        Kind::Upsert,
-        table,
-        chunk,
-        rows,
-        stamp,
-        |_| Op::Delete,
-        &mut out,
-    )?;
+    open(Kind::Hide, table, chunk, rows, stamp, &mut out)?;
     for (attribute, placeholder) in &table.placeholders {
         open_column(attribute, &mut out);
         separated(rows, &mut out, |_, out| push_quoted(placeholder, out));
     }
-    close(table, Mode::NewerWins, &mut out);
+    out.extend_from_slice(b"]}");
+    out.extend_from_slice(OLDER_GOES.as_bytes());
+    close_schema(table, &mut out);
     Ok(out)
 }
 
@@ -212,13 +200,12 @@ fn open(
     chunk: &Chunk,
     rows: &[u32],
     stamp: Stamp,
-    op: impl Fn(usize) -> Op,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
     // Never create: a stale worker must not revive a deleted namespace.
     out.extend_from_slice(match kind {
-        Kind::Upsert => br#"{"create_namespace":false,"upsert_columns":{"id":["#.as_slice(),
-        Kind::Patch => br#"{"create_namespace":false,"patch_columns":{"id":["#,
+        Kind::Patch => br#"{"create_namespace":false,"patch_columns":{"id":["#.as_slice(),
+        Kind::Upsert | Kind::Hide => br#"{"create_namespace":false,"upsert_columns":{"id":["#,
     });
     let mut scratch = Vec::new();
     let mut sound = true;
@@ -231,13 +218,18 @@ fn open(
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(br#"],"mz_timestamp":["#);
     separated(rows, out, |row, out| {
-        out.extend_from_slice(digits.format(chunk.timestamps()[row]).as_bytes());
+        let time = chunk.timestamps()[row];
+        let time = match kind {
+            Kind::Upsert | Kind::Patch => time,
+            Kind::Hide => time.saturating_sub(1),
+        };
+        out.extend_from_slice(digits.format(time).as_bytes());
     });
     out.extend_from_slice(br#"],"deleted":["#);
     separated(rows, out, |row, out| {
-        out.extend_from_slice(match op(row) {
-            Op::Put => b"false",
-            Op::Delete => b"true",
+        out.extend_from_slice(match (kind, chunk.op(row)) {
+            (Kind::Hide, _) | (_, Op::Delete) => b"true",
+            (_, Op::Put) => b"false",
         });
     });
     for (name, value) in [

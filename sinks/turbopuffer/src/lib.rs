@@ -37,12 +37,13 @@ mod schema;
 mod screen;
 mod sink;
 mod transform;
+mod types;
 mod vector;
 
 pub use config::{
     Config, DistanceMetric, Element, FullText, FullTextOptions, IdType, Transform, Vector,
 };
-pub use schema::AttributeType;
 pub use sink::Turbopuffer;
+pub use types::AttributeType;
 
 mz_sink_guest::export!(Turbopuffer<mz_sink_guest::Imports>, Maintain, ReadBack);

@@ -9,7 +9,7 @@
 //!
 //! What a late write makes again is found again: the listing has every namespace of this sink.
 
-use mz_sink_guest::{Clock, Error, Http, Level, Log};
+use mz_sink_guest::{Clock, Error, Http, Level, Log, Maintain};
 use serde_json::json;
 
 use crate::checkpoint::Incarnations;
@@ -20,9 +20,8 @@ use crate::sink::Turbopuffer;
 const MAX_DELETED: usize = 50;
 const MAX_SWEEPS: usize = 20;
 
-impl<H: Http + Clock + Log> Turbopuffer<H> {
-    /// One bounded round of housekeeping.
-    pub(crate) fn keep_house(&mut self, committed: u64) -> Result<(), Error> {
+impl<H: Http + Clock + Log> Maintain for Turbopuffer<H> {
+    fn maintain(&mut self, committed: u64) -> Result<(), Error> {
         let known = self.control.text().map(str::to_owned);
         // As it is stored now: what this worker remembers may be another worker's past.
         if self.control.read(&self.client)? != known {
@@ -35,7 +34,9 @@ impl<H: Http + Clock + Log> Turbopuffer<H> {
         }
         Ok(())
     }
+}
 
+impl<H: Http + Clock + Log> Turbopuffer<H> {
     /// Deletes retired incarnations after their grace, and those of attempts that failed.
     fn remove_unread(&self, incarnations: &Incarnations) -> Result<(), Error> {
         let now_ms = self.client.host().now_ms();

@@ -4,13 +4,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use mz_sink_guest::{Error, Http, Page};
+use mz_sink_guest::{Clock, Error, Http, Log, Page, ReadBack};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::Trouble;
-use crate::schema::{Attribute, Encoding, IdRule, PlainText, Table};
+use crate::schema::{Attribute, IdRule, Table};
 use crate::sink::Turbopuffer;
+use crate::types::{Encoding, PlainText};
 
 /// Most documents that turbopuffer gives at once.
 const MAX_PAGE: u32 = 10_000;
@@ -23,14 +24,9 @@ struct Found {
     rows: Vec<Map<String, Value>>,
 }
 
-impl<H: Http> Turbopuffer<H> {
-    /// A page of the rows that are not deleted, in the order of their documents' ids.
-    pub(crate) fn read_back(
-        &mut self,
-        view: usize,
-        after: Option<&[u8]>,
-        max: u32,
-    ) -> Result<Page, Error> {
+/// In the order of the documents' ids.
+impl<H: Http + Clock + Log> ReadBack for Turbopuffer<H> {
+    fn rows(&mut self, view: usize, after: Option<&[u8]>, max: u32) -> Result<Page, Error> {
         let no_view = || Error::permanent("no-view", format!("there is no view {view}"));
         let table = self.tables.get(view).ok_or_else(no_view)?;
         let incarnations = self.control.incarnations();

@@ -3,7 +3,8 @@
 
 use mz_sink_guest::{Batch, Chunk, Error, Op, Values};
 
-use crate::schema::{Attribute, Encoding, IdRule, PlainText, Table};
+use crate::schema::{Attribute, IdRule, Table};
+use crate::types::{Encoding, PlainText};
 use crate::vector;
 
 /// Years 1 to 9999, in microseconds since 1970-01-01: what ISO 8601 writes with four digits.

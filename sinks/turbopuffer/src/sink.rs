@@ -1,8 +1,7 @@
 //! The sink: the order in which the other files are used.
 
 use mz_sink_guest::{
-    Batch, Clock, Context, Description, Envelope, Error, Guarantee, Http, Info, Level, Log,
-    Maintain, Page, ReadBack, Sink,
+    Batch, Clock, Context, Description, Envelope, Error, Guarantee, Http, Info, Level, Log, Sink,
 };
 
 use crate::checkpoint::{self, Control, Incarnations};
@@ -122,18 +121,6 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
         let now_ms = self.client.host().now_ms();
         self.control
             .replace(&self.client, expected, next, changed, now_ms)
-    }
-}
-
-impl<H: Http + Clock + Log> Maintain for Turbopuffer<H> {
-    fn maintain(&mut self, committed: u64) -> Result<(), Error> {
-        self.keep_house(committed)
-    }
-}
-
-impl<H: Http + Clock + Log> ReadBack for Turbopuffer<H> {
-    fn rows(&mut self, view: usize, after: Option<&[u8]>, max: u32) -> Result<Page, Error> {
-        self.read_back(view, after, max)
     }
 }
 

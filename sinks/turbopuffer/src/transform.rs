@@ -5,7 +5,8 @@ use sha2::{Digest, Sha256};
 
 use crate::config::{self, Config, Vector, invalid};
 use crate::ids;
-use crate::schema::{Encoding, KeyText, Setting, Table, plain_text};
+use crate::schema::{KeyText, Setting, Table};
+use crate::types::{Encoding, plain_text};
 
 /// The attribute that tells whether a document's vectors still fit its row.
 pub(crate) const SOURCE_HASH: &str = "source_hash";

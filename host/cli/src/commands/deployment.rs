@@ -73,11 +73,8 @@ impl Deployment {
 
     /// What the protocol core needs to know.
     pub fn session(&self) -> SessionConfig {
-        let interval = self.config.commit.maintenance_interval;
-        SessionConfig {
-            maintenance_interval: self.component.has_maintenance().then_some(interval),
-            ..session_config(&self.config, &self.inspection)
-        }
+        let has_maintenance = self.component.has_maintenance();
+        session_config(&self.config, &self.inspection, has_maintenance)
     }
 }
 
@@ -93,7 +90,11 @@ pub fn connect_options(config: &Config) -> Result<ConnectOptions, Failure> {
         .map_err(|e| Failure::usage("config", config.refused_url(e)))
 }
 
-fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
+fn session_config(
+    config: &Config,
+    inspection: &Inspection,
+    has_maintenance: bool,
+) -> SessionConfig {
     let views = config.source.views().into_iter().map(|view| ViewConfig {
         object: view.object,
         name: view.name,
@@ -130,7 +131,7 @@ fn session_config(config: &Config, inspection: &Inspection) -> SessionConfig {
         max_commit_bytes: config.commit.max_bytes as usize,
         memory_bytes: config.buffer.memory as usize,
         spill_bytes: config.buffer.spill,
-        maintenance_interval: None,
+        maintenance_interval: has_maintenance.then_some(config.commit.maintenance_interval),
         retry: RetryPolicy {
             attempts: config.retry.attempts,
             min_backoff: config.retry.min_backoff,
