@@ -158,6 +158,10 @@ async fn an_object_that_cannot_be_read_is_named_with_the_remedy() {
     let says = ["error[not-durable]", &view, "materialized view"];
     refused(&world, &named(&view), 1, &says).await;
 
+    let elsewhere = edited(&config, "[source]", "cluster = \"nope\"\n\n[source]");
+    let says = ["error[unknown-cluster]", "\"nope\"", "quickstart"];
+    refused(&world, &elsewhere, 1, &says).await;
+
     let keyless = edited(&config, "key = [\"k\"]", "key = []");
     refused(
         &world,
@@ -180,18 +184,12 @@ async fn an_object_that_cannot_be_read_is_named_with_the_remedy() {
         .sql(&[&format!("CREATE TABLE {short} (k int, v text)")])
         .await
         .unwrap();
-    let lagging = edited(
-        &named(&short),
-        "max_backoff = \"200ms\"",
-        "max_backoff = \"60s\"",
-    );
-    let lagging = edited(&lagging, "min_backoff = \"10ms\"", "min_backoff = \"30s\"");
     let says = [
         "error[short-retention]",
         "RETAIN HISTORY FOR",
         "allow_short_retention = true",
     ];
-    refused(&world, &lagging, 1, &says).await;
+    refused(&world, &named(&short), 1, &says).await;
 
     world
         .sql(&[&format!("CREATE DEFAULT INDEX ON {t}")])
@@ -254,7 +252,7 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
         &address,
         "check materialize.url",
     ];
-    refused(&world, &closed, 3, &says).await;
+    refused(&world, &closed, 1, &says).await;
 
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
@@ -264,7 +262,7 @@ async fn a_materialize_that_cannot_be_reached_is_told_without_the_password() {
     refused(
         &world,
         &hanging,
-        3,
+        1,
         &["error[connection]", "no answer within 1s"],
     )
     .await;

@@ -326,6 +326,14 @@ async fn what_a_checkpoint_means_for_a_run_is_told() {
         "source.key",
     );
 
+    let ended = edited(&config, "[source]", "[source]\nup_to = 5");
+    has(
+        &findings(&world, &ended).await,
+        "checkpoint",
+        "warning",
+        "a run ends at once",
+    );
+
     let now = world.now(&table).await.unwrap();
     control.compact(&table.name, now).unwrap();
     let lost = findings(&world, &config).await;

@@ -93,6 +93,24 @@ async fn another_object_under_the_name_is_followed_only_on_demand() {
 }
 
 #[tokio::test]
+async fn a_worker_goes_over_to_what_was_swapped_in_when_the_old_object_is_dropped() {
+    let Some((world, control)) = World::controlled(WHY).await.unwrap() else {
+        return;
+    };
+    let (table, schema) = swappable(&world, "k int, v text").await;
+    let config = source(&world.config(&table).unwrap(), "refollow = true");
+    let mut host = world.host_with(&config).unwrap();
+    let before = world.caught_up(&table, &mut host).await.unwrap();
+    let insert = format!("INSERT INTO {schema}_b.t VALUES (2, 'other'), (3, 'c')");
+    world.sql(&[&insert]).await.unwrap();
+    swap(&control, &schema);
+    control.drop_object(&format!("{schema}_b.t")).unwrap();
+    let after = world.caught_up(&table, &mut host).await.unwrap();
+    assert_ne!(before.namespace, after.namespace);
+    assert_eq!(before.epoch, after.epoch, "{}", host.output());
+}
+
+#[tokio::test]
 async fn columns_that_were_added_are_left_out_on_demand() {
     let Some((world, control)) = World::controlled(WHY).await.unwrap() else {
         return;
@@ -256,10 +274,29 @@ async fn a_bounded_run_ends_at_its_bound_and_a_later_one_goes_on_from_there() {
         .unwrap();
     assert_eq!(ended.code, Some(0), "{}", ended.output);
     let again = world.target.committed().await.unwrap().unwrap();
-    assert_eq!(again.frontier, bound);
+    assert_eq!((again.frontier, again.epoch), (bound, committed.epoch));
 
     let mut host = world.host_with(&config).unwrap();
     world.caught_up(&table, &mut host).await.unwrap();
+    // One that has nothing to do does not stop one that has.
+    let before = world.host_with(&bounded).unwrap();
+    let ended = before.end(PATIENCE).await.unwrap();
+    assert_eq!(ended.code, Some(0), "{}", ended.output);
+    world.sql(&[&insert(4)]).await.unwrap();
+    world.caught_up(&table, &mut host).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_first_run_that_is_to_end_before_now_is_refused_and_takes_nothing() {
+    let world = World::start().await.unwrap();
+    let table = world.table(&COLUMNS).await.unwrap();
+    let long_ago = world.now(&table).await.unwrap() - 60_000;
+    let config = world.config(&table).unwrap();
+    let config = source(&config, &format!("up_to = {long_ago}"));
+    let host = world.host_with(&config).unwrap();
+    let ended = host.end(PATIENCE).await.unwrap();
+    ended.assert(1, &["error[up-to-passed]", "choose a later time"]);
+    assert!(world.target.committed().await.unwrap().is_none());
 }
 
 #[tokio::test]

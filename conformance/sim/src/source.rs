@@ -142,7 +142,7 @@ impl ModelSource {
         if sql.contains("SNAPSHOT = false") {
             self.sim.state().workers[self.worker].mark(Mark::Resumed);
         }
-        if sql.contains("mz_indexes") && !table.rows.is_empty() {
+        if sql.contains("mz_indexes") && table.rows.iter().any(|row| row[0].is_some()) {
             self.sim.state().workers[self.worker].mark(Mark::SawIndex);
         }
         if sql.contains("mz_object_fully_qualified_names") && table.rows.is_empty() {

@@ -41,7 +41,7 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
                 failures,
                 "trying again{}: {}",
                 if *is_first { " (nothing was committed since the start)" } else { "" },
-                one_line(&error.to_string())
+                one_line(&error.cause())
             );
         }
         Notice::ObjectChanged { object, change } => object_changed(&sink_id, object, change),
@@ -60,6 +60,14 @@ pub fn tell(sink_id: String) -> impl FnMut(&Notice) + Send {
             margin_ms,
             is_low: false,
         } => tracing::debug!(%sink_id, %object, margin_ms, "history behind the last commit"),
+        // What is done about it is told apart.
+        Notice::Margin {
+            object,
+            margin_ms: margin_ms @ ..0,
+            ..
+        } => {
+            tracing::warn!(%sink_id, %object, margin_ms, "the history ends after the last commit");
+        }
         Notice::Margin {
             object, margin_ms, ..
         } => tracing::warn!(

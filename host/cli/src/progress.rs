@@ -116,10 +116,14 @@ fn line(now: Snapshot, rate: u64) -> String {
         }
     };
     format!(
-        "{} rows committed, {}/s, {} batches, {lag}; {} read, {} held{}",
+        "{} rows committed, {}/s, {} batches, {lag}{}; {} read, {} held{}",
         HumanCount(now.rows_committed),
         HumanCount(rate),
         HumanCount(now.batches),
+        match now.margin_ms {
+            Some(margin) => format!(", history {} s further back", margin / 1000),
+            None => String::new(),
+        },
         HumanCount(now.rows_read),
         HumanBytes(now.memory),
         match now.spilled {

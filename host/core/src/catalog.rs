@@ -4,7 +4,7 @@ mod error;
 mod fitness;
 mod identity;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use error::CatalogError;
@@ -156,9 +156,11 @@ impl LookUp {
                 "SELECT strategy, value FROM mz_internal.mz_history_retention_strategies \
                  WHERE id = {id}"
             ),
+            // With the clusters that have none, to see whether the session's is there.
             Step::Index => format!(
-                "SELECT i.name, c.name FROM mz_catalog.mz_indexes i \
-                 JOIN mz_catalog.mz_clusters c ON c.id = i.cluster_id WHERE i.on_id = {id}"
+                "SELECT i.name, c.name FROM mz_catalog.mz_clusters c \
+                 LEFT JOIN mz_catalog.mz_indexes i ON i.cluster_id = c.id AND i.on_id = {id} \
+                 ORDER BY c.name"
             ),
             Step::Frontiers => statements::frontiers([self.id()]),
             Step::Timeline => statements::own_timeline(self.id()),
@@ -198,10 +200,7 @@ impl LookUp {
                 self.step = Step::Index;
             }
             Step::Index => {
-                let index = (0..table.rows.len())
-                    .find(|row| table.text(*row, 1) == Some(cluster))
-                    .and_then(|row| table.text(row, 0));
-                self.object()?.index = index.map(Into::into);
+                self.object()?.index = index(table, cluster)?;
                 self.step = Step::Frontiers;
             }
             Step::Frontiers => {
@@ -391,6 +390,39 @@ pub fn frontiers(table: &Table) -> Result<BTreeMap<String, Frontiers>, CatalogEr
     }
     let frontiers = newest.into_iter().map(|(id, (_, found))| (id, found));
     Ok(frontiers.collect())
+}
+
+/// Database, schema and name, by catalog id.
+pub type Names = BTreeMap<String, [String; 3]>;
+
+/// Reads the answer to [`statements::names`]. An id that is missing was dropped.
+///
+/// # Errors
+/// [`CatalogError::Shape`].
+pub fn names(table: &Table) -> Result<Names, CatalogError> {
+    let name_of = |row| {
+        let text = |column| table.text(row, column).map(str::to_owned);
+        Some((text(0)?, [text(1)?, text(2)?, text(3)?]))
+    };
+    let names: Option<Names> = (0..table.rows.len()).map(name_of).collect();
+    names.ok_or(CatalogError::Shape("mz_object_fully_qualified_names"))
+}
+
+/// The index that is in the cluster, which must be there.
+fn index(table: &Table, cluster: &str) -> Result<Option<String>, CatalogError> {
+    let rows = || 0..table.rows.len();
+    let in_cluster = |row: &usize| table.text(*row, 1) == Some(cluster);
+    if !rows().any(|row| in_cluster(&row)) {
+        let known = rows().filter_map(|row| table.text(row, 1));
+        // Nothing of a user runs in the system's own.
+        let known: BTreeSet<_> = known.filter(|name| !name.starts_with("mz_")).collect();
+        return Err(CatalogError::NoCluster {
+            name: cluster.into(),
+            known: known.into_iter().collect::<Vec<_>>().join(", "),
+        });
+    }
+    let index = rows().filter(in_cluster).find_map(|row| table.text(row, 0));
+    Ok(index.map(Into::into))
 }
 
 fn columns(table: &Table) -> Result<Vec<(Column, String)>, CatalogError> {

@@ -191,7 +191,9 @@ pub fn checkpoint(
     let bad = |level, text: &dyn ToString| Finding::bad("checkpoint", "", level, text.to_string());
     let Some(stored) = stored else {
         let text = "there is none: a run begins with a snapshot";
-        return (vec![Finding::ok("checkpoint", "", text)], None);
+        let mut findings = vec![Finding::ok("checkpoint", "", text)];
+        findings.extend(over(config, seen));
+        return (findings, None);
     };
     let found = match Checkpoint::parse(stored, &config.sink_id) {
         Ok(found) => found,
@@ -228,6 +230,9 @@ pub fn checkpoint(
             resumes = None;
         }
     }
+    if found.frontier.is_none() {
+        findings.extend(over(config, seen));
+    }
     findings.push(match found.frontier {
         None => Finding::ok(
             "checkpoint",
@@ -239,12 +244,31 @@ pub fn checkpoint(
             "",
             "everything is committed: a run ends at once",
         ),
+        Some(frontier) if config.up_to.is_some_and(|up_to| up_to <= frontier) => {
+            let text = format!(
+                "committed up to {frontier}, and source.up_to is before that: a run ends at once; \
+                 choose a later time, or leave it out"
+            );
+            bad(Level::Warning, &text)
+        }
         Some(frontier) => {
             let text = format!("committed up to {frontier}, epoch {}", found.epoch);
             Finding::ok("checkpoint", "", text)
         }
     });
     (findings, resumes.filter(|frontier| *frontier != CLOSED))
+}
+
+/// Where the end lies before the beginning.
+fn over(config: &SessionConfig, seen: &[Seen]) -> Vec<Finding> {
+    let Some(up_to) = config.up_to else {
+        return Vec::new();
+    };
+    let errors = seen.iter().filter_map(|seen| {
+        let error = seen.object.check_not_over(up_to).err()?;
+        Some(Finding::bad("up-to", &seen.object.name(), Level::Error, error))
+    });
+    errors.collect()
 }
 
 /// Whether one view can go on from the checkpoint, and what else happens to it.

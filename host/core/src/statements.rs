@@ -163,6 +163,16 @@ pub fn frontiers<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
     )
 }
 
+/// Asks what the objects with these catalog ids are called; [`crate::catalog::names`] reads it.
+pub fn names<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+    let ids: Vec<_> = ids.into_iter().map(literal).collect();
+    format!(
+        "SELECT id, database_name, schema_name, name \
+         FROM mz_internal.mz_object_fully_qualified_names WHERE id IN ({})",
+        ids.join(", ")
+    )
+}
+
 /// Asks whether the times of an object come from a source with `ENVELOPE MATERIALIZE`: a row
 /// when they do.
 pub fn own_timeline(id: &str) -> String {

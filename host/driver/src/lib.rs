@@ -29,3 +29,4 @@ pub use replay::{ReplayFailure, replay};
 pub use run::{Options, run};
 pub use sink::{Sink, sink_error};
 pub use source::{BlockEnd, RowBlock, Source};
+pub use spill::check_spill_folder;

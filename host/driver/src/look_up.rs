@@ -1,7 +1,7 @@
 //! Looking objects up outside of a run.
 
 use mz_sink_core::catalog::{LookUp, Object, Table};
-use mz_sink_core::classify::{Phase, classify};
+use mz_sink_core::classify::{ErrorClass, Phase, classify};
 use mz_sink_core::server_error::ServerError;
 use mz_sink_core::session::SessionError;
 use mz_sink_core::statements;
@@ -32,7 +32,13 @@ pub async fn connect(
     cluster: Option<&str>,
 ) -> Result<String, SessionError> {
     let connected = source.connect().await;
-    connected.map_err(|error| server_error(Phase::SetUp, error))?;
+    connected.map_err(|error| match server_error(Phase::SetUp, error) {
+        SessionError::Server {
+            class: ErrorClass::Transient,
+            error,
+        } => SessionError::Unreachable(error),
+        other => other,
+    })?;
     for statement in statements::session_settings(cluster) {
         run(source, &statement).await?;
     }

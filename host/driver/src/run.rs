@@ -53,11 +53,21 @@ pub async fn run<S: Source>(
         }),
     };
     let mut sink = sink::spawn(sink, prepare.clone());
+    let progress = options.progress.clone();
+    let show = |session: &Session| {
+        progress.set(
+            session.committed(),
+            session.read_frontier(),
+            session.memory_bytes() as u64,
+            session.spilled_bytes(),
+        );
+    };
     session.start(start.elapsed());
     loop {
         while let Some(command) = session.poll_command() {
             let failed = match command {
                 Command::Stop(outcome) => {
+                    show(&session);
                     sink.close().await;
                     return outcome;
                 }
@@ -97,12 +107,7 @@ pub async fn run<S: Source>(
                 session.handle(start.elapsed(), failed);
             }
         }
-        options.progress.set(
-            session.committed(),
-            session.read_frontier(),
-            session.memory_bytes() as u64,
-            session.spilled_bytes(),
-        );
+        show(&session);
         let wake = session.poll_timeout().map(|at| start + at);
         // In a fixed order, so that a run in paused time is the same each time. What came of a
         // write goes before more rows: it makes room.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mz_sink_core::chunk::Chunk;
@@ -34,6 +34,15 @@ struct Files {
 pub(crate) struct Spill {
     folder: PathBuf,
     files: Arc<Mutex<Files>>,
+}
+
+/// Whether rows can be spilled into a folder: a file without a name is made there and vanishes at
+/// once.
+///
+/// # Errors
+/// Why not.
+pub fn check_spill_folder(folder: &Path) -> io::Result<()> {
+    tempfile::tempfile_in(folder).map(drop)
 }
 
 impl Spill {

@@ -77,7 +77,12 @@ impl World {
             .filter_map(|id| self.by_id(id))
             .collect();
         let mut rows = Vec::new();
-        if sql.contains("mz_object_fully_qualified_names") {
+        if sql.contains("mz_object_fully_qualified_names WHERE id IN") {
+            for object in objects {
+                let name = object.name.clone();
+                rows.push(row([format!("u{}", object.id), "db".into(), "s".into(), name]));
+            }
+        } else if sql.contains("mz_object_fully_qualified_names") {
             let name = literal_after(sql, "WHERE name = ").unwrap_or_default();
             for object in self.objects.iter().filter(|object| object.name == name) {
                 rows.push(row([
@@ -118,9 +123,10 @@ impl World {
                 }
             }
         } else if sql.contains("mz_indexes") {
-            for object in objects.into_iter().filter(|object| object.indexed) {
-                rows.push(row([format!("{}_idx", object.name), CLUSTER.into()]));
-            }
+            // The cluster is there, whatever is on it.
+            let indexed = objects.first().filter(|object| object.indexed);
+            let index = indexed.map(|object| format!("{}_idx", object.name));
+            rows.push(vec![index, Some(CLUSTER.into())]);
         } else if !sql.contains("mz_sources") && !sql.contains("mz_kafka_source_tables") {
             return Err(server_error(
                 "0A000",

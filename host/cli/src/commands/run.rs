@@ -55,12 +55,17 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
     let Deployment {
         config, inspection, ..
     } = &deployment;
+    let spill_folder = config.buffer.dir.clone().unwrap_or_else(std::env::temp_dir);
+    mz_sink_driver::check_spill_folder(&spill_folder).map_err(|error| {
+        let text = format!("{} cannot be written: {error}", spill_folder.display());
+        Failure::usage("config", config.wrong("buffer.dir", text))
+    })?;
     let progress = Arc::new(Progress::default());
     let sink = deployment.sink()?;
     let options = Options {
         session: deployment.session(),
         seed: random_seed(),
-        spill_folder: config.buffer.dir.clone().unwrap_or_else(std::env::temp_dir),
+        spill_folder,
         dead_letters: dead_letters(config)?,
         progress: progress.clone(),
         tell: Box::new(notices::tell(config.sink_id.clone())),
@@ -93,12 +98,10 @@ async fn run_sink(arguments: &Arguments, config: Config) -> Result<(), Failure> 
         fell_behind = end.fell_behind,
         dead_letters = end.dead_letters,
         dead_letters_by_category = by_category(&progress),
-        margin_ms = end.margin_ms,
         "{}",
-        if end.committed == CLOSED {
-            "stopped: the stream is complete"
-        } else {
-            "stopped"
+        match outcome {
+            Outcome::Finished => "stopped: all there is up to the end is committed",
+            _ => "stopped",
         }
     );
     match outcome {

@@ -18,7 +18,7 @@ pub enum CatalogError {
     Unknown(String),
     /// An object that was there before.
     #[error(
-        "{0} is no longer there: it was dropped or renamed; create it again, and use a new sink_id to start again with a snapshot"
+        "{0} is no longer there: it was dropped or renamed; create it again and set source.refollow = true, to read it anew into the same target, or use a new sink_id to start again with a snapshot"
     )]
     Dropped(String),
     /// A short name that several objects have.
@@ -106,7 +106,7 @@ pub enum CatalogError {
     },
     /// Another object has the name now.
     #[error(
-        "{object} is another object than the checkpoint was written for (its storage changed from {from} to {to}): it was swapped or recreated; use a new sink_id to start again with a snapshot"
+        "{object} is another object than the checkpoint was written for (its storage changed from {from} to {to}): it was swapped or recreated; set source.refollow = true to read it anew into the same target, or use a new sink_id to start again with a snapshot"
     )]
     Replaced {
         /// The object.
@@ -147,6 +147,28 @@ pub enum CatalogError {
         then: String,
         /// Views in the configuration.
         now: String,
+    },
+    /// The end lies before the beginning.
+    #[error(
+        "source.up_to is {up_to}, and {object} is already at {write}: a first run begins with a snapshot of now, so there is nothing before that to read; choose a later time"
+    )]
+    Over {
+        /// The object.
+        object: String,
+        /// Configured.
+        up_to: u64,
+        /// Of the object.
+        write: u64,
+    },
+    /// A cluster that is not there.
+    #[error(
+        "materialize.cluster: there is no cluster {name:?}; name one that is there ({known}), or create it"
+    )]
+    NoCluster {
+        /// That of the session.
+        name: String,
+        /// What there is.
+        known: String,
     },
     /// A checkpoint that is ahead of the object.
     #[error(

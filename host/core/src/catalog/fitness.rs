@@ -70,6 +70,23 @@ impl Object {
         }
     }
 
+    /// A first run begins with a snapshot of now, which must be below `up_to`.
+    ///
+    /// # Errors
+    /// [`CatalogError::Over`].
+    pub fn check_not_over(&self, up_to: Frontier) -> Result<(), CatalogError> {
+        match self.frontiers {
+            Some(found) if found.write != CLOSED && up_to < found.write => {
+                Err(CatalogError::Over {
+                    object: self.name(),
+                    up_to,
+                    write: found.write,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the history behind `committed` may be gone after a stop of `needed`, `found` being
     /// the frontiers a moment ago.
     ///

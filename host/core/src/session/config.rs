@@ -6,6 +6,9 @@ use crate::catalog::IdentityPolicy;
 use crate::retry::RetryPolicy;
 use crate::types::{CLOSED, Envelope, Frontier};
 
+/// What a restart takes: a supervisor's delay, the connections, the look-up, the epoch.
+const RESTART: Duration = Duration::from_secs(10);
+
 /// What does not change while a session runs.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
@@ -130,9 +133,13 @@ impl SessionConfig {
         self.views.len() + 1
     }
 
-    /// How long a commit may lag behind because of a failure that is waited out.
+    /// How far the last commit may lie back when a failure was waited out and the process
+    /// started again.
     pub fn commit_lag(&self) -> Duration {
-        self.commit_interval.saturating_add(self.retry.budget())
+        let interval = self.commit_interval.max(self.idle_commit_interval);
+        interval
+            .saturating_add(self.retry.budget())
+            .saturating_add(RESTART)
     }
 
     /// Where everything ends.

@@ -19,6 +19,11 @@ pub enum SessionError {
         /// What was reported.
         error: ServerError,
     },
+    /// Materialize did not answer at the first attempt.
+    #[error(
+        "Materialize cannot be reached: {0}; check materialize.url, and start again once it can be"
+    )]
+    Unreachable(ServerError),
     /// The object cannot be subscribed to, or is not the same any more.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
@@ -90,7 +95,7 @@ pub enum SessionError {
     },
     /// Changes could not be kept on disk.
     #[error(
-        "changes could not be spilled to disk: {0}; free some space, or set buffer.dir to another folder"
+        "changes could not be spilled to disk: {0}; see that the folder is there, may be written and has space, or set buffer.dir to another"
     )]
     Spill(String),
     /// Rows that must not be lost could not be kept.
@@ -133,6 +138,7 @@ impl SessionError {
                 ErrorClass::StreamPoisoned => "stream-poisoned",
                 ErrorClass::Fatal => "server-error",
             },
+            Self::Unreachable(_) => "connection",
             Self::Catalog(error) => match error {
                 CatalogError::Unknown(_) => "unknown-object",
                 CatalogError::Dropped(_) => "object-dropped",
@@ -146,6 +152,8 @@ impl SessionError {
                 | CatalogError::OtherViews { .. }
                 | CatalogError::SameName(_) => "configuration-changed",
                 CatalogError::OwnTimeline(_) => "own-timeline",
+                CatalogError::Over { .. } => "up-to-passed",
+                CatalogError::NoCluster { .. } => "unknown-cluster",
                 CatalogError::CheckpointAhead { .. } => "checkpoint-ahead",
                 CatalogError::BadName(_)
                 | CatalogError::Ambiguous { .. }
@@ -167,6 +175,14 @@ impl SessionError {
             Self::DeadLetter(_) => "dead-letter",
             Self::KeyViolation { .. } => "key-violation",
             Self::Unexpected { .. } => "internal",
+        }
+    }
+
+    /// What happened, without the next step of an operator: for what is tried again.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Server { error, .. } => format!("Materialize: {error}"),
+            other => other.to_string(),
         }
     }
 
@@ -200,9 +216,10 @@ fn advice(class: ErrorClass) -> &'static str {
         }
         ErrorClass::HistoryLost => {
             "; the history since the last commit is gone. Raise RETAIN HISTORY on the object, and \
-             use a new sink_id to start again with a snapshot"
+             set source.on_history_loss = \"resnapshot\" to read it anew into the same target, or \
+             use a new sink_id"
         }
-        ErrorClass::ObjectDropped => "; create the object again and use a new sink_id",
+        ErrorClass::ObjectDropped => "; create again what was dropped, or name another",
         ErrorClass::StreamPoisoned => {
             "; the object computes an error, which repeats until its data or definition changes"
         }

@@ -21,6 +21,7 @@
 mod command;
 mod config;
 mod error;
+mod identify;
 mod member;
 mod reader;
 mod side;
@@ -36,11 +37,10 @@ pub use config::{OnFailure, OnHistoryLoss, OnKeyViolation, SessionConfig, ViewCo
 pub use error::SessionError;
 
 use crate::batch::SinkError;
-use crate::catalog::{CatalogError, Change, Object, Reconciled};
-use crate::checkpoint::{Checkpoint, ViewIdentity};
+use crate::catalog::Change;
 use crate::decode::Fields;
 use crate::planted::{self, Planted};
-use crate::types::{Frontier, View};
+use crate::types::Frontier;
 use reader::Reader;
 use writer::Writer;
 
@@ -56,7 +56,7 @@ pub struct Session {
     commands: VecDeque<Command>,
     /// What was told about views, so that a look-up does not say it again.
     told: Vec<(usize, Change)>,
-    /// Whether the checkpoint was found ahead of the objects.
+    /// Whether the checkpoint was found ahead of the objects, once.
     is_ahead: bool,
     now: Now,
     /// Set once it is known how this ends.
@@ -256,99 +256,6 @@ impl Session {
         }
     }
 
-    /// The objects were looked up: at first the sink is opened for them, later they must be the
-    /// same.
-    fn identify(&mut self) -> Result<(), CatalogError> {
-        let then = self.writer.identities().to_vec();
-        let now = if then.is_empty() {
-            self.first_sight()?
-        } else {
-            self.reconcile(&then)?
-        };
-        self.writer.identify(now);
-        Ok(())
-    }
-
-    /// The views as the catalog and the configuration have them.
-    fn first_sight(&self) -> Result<Vec<Reconciled>, CatalogError> {
-        let mut seen: Vec<Reconciled> = Vec::new();
-        for (object, config) in self.reader.objects().iter().zip(&self.config.views) {
-            let view = self.view(object, config)?;
-            if seen.iter().any(|other| other.view.name == view.name) {
-                return Err(CatalogError::SameName(view.name));
-            }
-            seen.push(Reconciled {
-                identity: object.identity(&view, self.config.envelope),
-                view,
-                changes: Vec::new(),
-            });
-        }
-        Ok(seen)
-    }
-
-    fn view(&self, object: &Object, config: &ViewConfig) -> Result<View, CatalogError> {
-        let name = config.name.as_ref().unwrap_or(&object.full_name[2]);
-        object.view(name, &config.key, self.config.envelope)
-    }
-
-    /// The views as they go on, compared with what the target's contents came from.
-    fn reconcile(&mut self, then: &[ViewIdentity]) -> Result<Vec<Reconciled>, CatalogError> {
-        let objects = self.reader.objects();
-        let seen = self.first_sight()?;
-        let names = |all: &mut dyn Iterator<Item = &str>| all.collect::<Vec<_>>().join(", ");
-        if then.len() != seen.len() {
-            return Err(CatalogError::OtherViews {
-                then: names(&mut then.iter().map(|i| i.name.as_str())),
-                now: names(&mut seen.iter().map(|s| s.view.name.as_str())),
-            });
-        }
-        let mut now = Vec::new();
-        for (index, (object, seen)) in objects.iter().zip(seen).enumerate() {
-            let same_name = then.iter().find(|then| then.name == seen.view.name);
-            // With one view, another name is told as what it is.
-            let then = same_name.unwrap_or(&then[index]);
-            let envelope = self.config.envelope;
-            let reconciled = object.reconcile(then, seen.view, envelope, self.config.identity)?;
-            if reconciled.needs_snapshot() {
-                self.reader.expire([index]);
-                self.writer.keep_identity(index, then.clone());
-            }
-            for change in &reconciled.changes {
-                let told = (index, change.clone());
-                if !self.told.contains(&told) {
-                    self.told.push(told);
-                    let object = object.name();
-                    let change = change.clone();
-                    let notice = Notice::ObjectChanged { object, change };
-                    self.commands.push_back(Command::Tell(notice));
-                }
-            }
-            now.push(reconciled);
-        }
-        Ok(now)
-    }
-
-    /// The sink is open: takes over what the target holds, and claims the next epoch.
-    fn adopt(&mut self, found: Option<Checkpoint>) -> Result<(), SessionError> {
-        self.reader.forget_expired();
-        if let Some(found) = &found {
-            let now = self.reconcile(&found.views)?;
-            if found.component != self.config.component_digest {
-                self.commands
-                    .push_back(Command::Tell(Notice::ComponentChanged {
-                        from: found.component.clone(),
-                        to: self.config.component_digest.clone(),
-                    }));
-            }
-            if self.writer.identify(now) {
-                // The sink was opened for columns that it is not to have.
-                self.writer.open(&mut self.commands);
-                return Ok(());
-            }
-        }
-        self.writer.claim(found, &self.config, &mut self.commands)
-    }
-
     fn fail(&mut self, error: SessionError) {
         self.end(Outcome::Failed(error));
     }
@@ -417,18 +324,15 @@ impl Session {
         let forgets = planted::is(Planted::HandedOverForgotten);
         let lower = self.reader.lower().filter(|_| !forgets);
         let from = lower.max(self.writer.committed());
-        if let Some(Err(error)) = from.map(|from| self.reader.check_not_ahead(from)) {
-            // While this worker waited for its epoch, another one may have gone on: what the
-            // catalog said is looked up again before it counts.
-            if std::mem::replace(&mut self.is_ahead, true) {
+        match from.map_or(Ok(true), |from| self.has_reached(from)) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
                 self.fail(error.into());
                 self.pump();
-            } else {
-                self.reader.look_up_again(&mut self.commands);
+                return;
             }
-            return;
         }
-        self.is_ahead = false;
         if self.writer.is_complete(self.config.end()) {
             self.end(Outcome::Finished);
             self.pump();

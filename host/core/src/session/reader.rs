@@ -25,8 +25,8 @@ use crate::release::{Accepted, Held, Segment, SegmentId};
 use crate::retry::{Entropy, Retries};
 use crate::types::{Frontier, Timestamp, View};
 
-/// Time between two looks at how far the history reaches.
-const MARGIN_INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two looks at how far the history reaches, and at what the names stand for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 enum Phase {
@@ -89,7 +89,7 @@ pub(super) struct Reader {
     /// Upper of what was handed to the writer, or committed before.
     lower: Option<Frontier>,
     spilled: BTreeMap<SegmentId, (usize, u64)>,
-    next_margin: Option<Now>,
+    next_look: Option<Now>,
     changes_read: u64,
 }
 
@@ -110,7 +110,7 @@ impl Reader {
             skipping: BTreeSet::new(),
             lower: None,
             spilled: BTreeMap::new(),
-            next_margin: None,
+            next_look: None,
             changes_read: 0,
         }
     }
@@ -145,7 +145,7 @@ impl Reader {
     pub(super) fn timeout(&self) -> Option<Now> {
         match self.phase {
             Phase::Waiting { until } => Some(until),
-            Phase::Streaming { .. } => self.next_margin,
+            Phase::Streaming { .. } => self.next_look,
             _ => None,
         }
     }
@@ -163,11 +163,11 @@ impl Reader {
             self.connect(out);
             return;
         }
-        self.next_margin = Some(now.saturating_add(MARGIN_INTERVAL));
+        self.next_look = Some(now.saturating_add(LOOK_INTERVAL));
         if committed.is_some() && self.side.is_off() {
             let ids = self.members.iter().filter_map(Member::object);
             let ids = ids.map(|object| object.id.clone()).collect();
-            self.side.ask_frontiers(ids, out);
+            self.side.look(ids, out);
         }
     }
 
@@ -372,12 +372,19 @@ impl Reader {
         match answer {
             Answer::Nothing => Outcome::Nothing,
             Answer::Held(as_of) => self.held_at(now, as_of, config, out),
-            Answer::Frontiers(frontiers) => {
-                for object in self.members.iter().filter_map(Member::object) {
-                    let Some(found) = frontiers.get(&object.id) else {
-                        continue;
-                    };
-                    self.tell_margin(object, *found, committed, config, out);
+            Answer::Seen(frontiers, names) => {
+                let objects = || self.members.iter().filter_map(Member::object);
+                let is_other = |object: &Object| names.get(&object.id) != Some(&object.full_name);
+                // A swap, a new name or a replacement: the stream would go on with what was there
+                // before, and say nothing.
+                if objects().any(is_other) {
+                    self.look_up_again(out);
+                    return Outcome::Nothing;
+                }
+                for object in objects() {
+                    if let Some(found) = frontiers.get(&object.id) {
+                        self.tell_margin(object, *found, committed, config, out);
+                    }
                 }
                 Outcome::Nothing
             }

@@ -1,12 +1,12 @@
 //! The connection beside the views: it holds one time readable while several views start at it,
-//! and asks now and then how far the history still reaches.
+//! and looks now and then how far the history still reaches and what the objects are called.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::SessionConfig;
 use super::command::{Command, SourceCommand, SourceEvent};
 use super::member::Trouble;
-use crate::catalog::{self, CatalogError, Frontiers, Table};
+use crate::catalog::{self, CatalogError, Frontiers, Names, Table};
 use crate::classify::Phase;
 use crate::statements;
 use crate::types::Timestamp;
@@ -22,13 +22,16 @@ enum State {
     AskingTime,
     /// The transaction is open, and everything readable at its time.
     Holding,
-    AskingFrontiers,
+    /// Of these catalog ids.
+    AskingFrontiers(Vec<String>),
+    AskingNames(BTreeMap<String, Frontiers>),
 }
 
 #[derive(Debug)]
 enum Purpose {
     Hold(Vec<[String; 3]>),
-    Frontiers(Vec<String>),
+    /// At these catalog ids.
+    Look(Vec<String>),
 }
 
 /// What came of an event.
@@ -37,8 +40,8 @@ pub(super) enum Answer {
     Nothing,
     /// Everything is readable at this time until [`Side::disconnect`].
     Held(Timestamp),
-    /// By catalog id.
-    Frontiers(BTreeMap<String, Frontiers>),
+    /// By catalog id: how far the history reaches, and what the objects are called.
+    Seen(BTreeMap<String, Frontiers>, Names),
 }
 
 #[derive(Debug)]
@@ -64,13 +67,14 @@ impl Side {
         matches!(self.state, State::Holding)
     }
 
-    /// Whether a failure means that no more than the history is not known.
-    pub(super) fn only_asks(&self) -> bool {
+    /// Whether a failure means no more than that nothing new is known.
+    pub(super) fn only_looks(&self) -> bool {
         matches!(
             self.state,
-            State::Connecting(Purpose::Frontiers(_))
-                | State::Preparing(_, Purpose::Frontiers(_))
-                | State::AskingFrontiers
+            State::Connecting(Purpose::Look(_))
+                | State::Preparing(_, Purpose::Look(_))
+                | State::AskingFrontiers(_)
+                | State::AskingNames(_)
         )
     }
 
@@ -79,9 +83,9 @@ impl Side {
         self.connect(Purpose::Hold(names), out);
     }
 
-    /// Asks for the frontiers of these catalog ids.
-    pub(super) fn ask_frontiers(&mut self, ids: Vec<String>, out: &mut VecDeque<Command>) {
-        self.connect(Purpose::Frontiers(ids), out);
+    /// Asks for the frontiers and the names of these catalog ids.
+    pub(super) fn look(&mut self, ids: Vec<String>, out: &mut VecDeque<Command>) {
+        self.connect(Purpose::Look(ids), out);
     }
 
     fn connect(&mut self, purpose: Purpose, out: &mut VecDeque<Command>) {
@@ -145,11 +149,16 @@ impl Side {
                 self.state = State::Holding;
                 return Ok(Answer::Held(time));
             }
-            State::AskingFrontiers => {
-                let frontiers = catalog::frontiers(&table);
+            State::AskingFrontiers(ids) => {
+                let frontiers = catalog::frontiers(&table)?;
+                self.run(statements::names(ids.iter().map(String::as_str)), out);
+                self.state = State::AskingNames(frontiers);
+            }
+            State::AskingNames(frontiers) => {
+                let names = catalog::names(&table)?;
                 self.state = State::Holding;
                 self.disconnect(out);
-                return Ok(Answer::Frontiers(frontiers?));
+                return Ok(Answer::Seen(frontiers, names));
             }
             state @ (State::Off | State::Holding) => self.state = state,
         }
@@ -172,10 +181,9 @@ impl Side {
                 self.run(statements::held_timestamp(), out);
                 State::AskingTime
             }
-            Purpose::Frontiers(ids) => {
-                let ids = ids.iter().map(String::as_str);
-                self.run(statements::frontiers(ids), out);
-                State::AskingFrontiers
+            Purpose::Look(ids) => {
+                self.run(statements::frontiers(ids.iter().map(String::as_str)), out);
+                State::AskingFrontiers(ids)
             }
         };
     }

@@ -244,6 +244,17 @@ impl Writer {
         self.reopen(None, out);
     }
 
+    /// What the sink was opened to find does not count: it is opened again once the views are
+    /// known anew.
+    pub(super) fn forget_opened(&mut self) {
+        self.state = State::Unopened;
+    }
+
+    /// The target holds all that is wanted, so no epoch is taken.
+    pub(super) fn nothing_left(&mut self, committed: Frontier) {
+        self.committed = Some(committed);
+    }
+
     /// Whether the sink is opened for the first time, or to claim again: nothing is at stake.
     pub(super) fn is_opening_to_claim(&self) -> bool {
         matches!(self.state, State::Opening(None))

@@ -86,11 +86,10 @@ fn writable(check: &'static str, path: &Path) -> Finding {
     }
 }
 
-/// A file without a name is made there and vanishes at once.
 fn folder(check: &'static str, folder: &Path) -> Finding {
     let shown = folder.display().to_string();
-    match tempfile::tempfile_in(folder) {
-        Ok(_) => Finding::ok(check, &shown, "can be written"),
+    match mz_sink_driver::check_spill_folder(folder) {
+        Ok(()) => Finding::ok(check, &shown, "can be written"),
         Err(error) => Finding::bad(check, &shown, Level::Error, unwritable(&error)),
     }
 }

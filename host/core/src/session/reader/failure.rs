@@ -26,13 +26,11 @@ impl Reader {
             ErrorClass::HistoryLost if self.looked_up_again => self.history_lost(view, config, out),
             class => self.may_pass(class, phase),
         };
-        self.again(
-            now,
-            again,
-            SessionError::Server { class, error },
-            config,
-            out,
-        )
+        let failure = match class {
+            ErrorClass::Transient if !self.was_connected => SessionError::Unreachable(error),
+            class => SessionError::Server { class, error },
+        };
+        self.again(now, again, failure, config, out)
     }
 
     /// Whether a failure may be gone when all is done again from the start.
@@ -47,6 +45,7 @@ impl Reader {
             // The look-up may know better what is the matter: an index that was made since, an
             // object that is gone or is another one.
             ErrorClass::HistoryLost => !std::mem::replace(&mut self.looked_up_again, true),
+            ErrorClass::ObjectDropped => !std::mem::replace(&mut self.looked_up_again, true),
             ErrorClass::Fatal if phase == classify::Phase::Declare => {
                 !std::mem::replace(&mut self.looked_up_again, true)
             }
@@ -85,7 +84,7 @@ impl Reader {
         config: &SessionConfig,
         out: &mut VecDeque<Command>,
     ) -> Outcome {
-        let is_needless = self.side.only_asks() || !matches!(self.phase, Phase::Holding(_));
+        let is_needless = self.side.only_looks() || !matches!(self.phase, Phase::Holding(_));
         match trouble {
             // How far the history reaches is worth knowing, and no more; and what has begun to
             // read holds its own history.

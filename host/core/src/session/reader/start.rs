@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::{MARGIN_INTERVAL, Outcome, Phase, Plan, Reader};
+use super::{LOOK_INTERVAL, Outcome, Phase, Plan, Reader};
 use crate::catalog::CatalogError;
 use crate::chunk::Chunk;
 use crate::planted::{self, Planted};
@@ -63,6 +63,17 @@ impl Reader {
     pub(in crate::session) fn check_not_ahead(&self, from: Frontier) -> Result<(), CatalogError> {
         let mut objects = self.members.iter().filter_map(super::Member::object);
         objects.try_for_each(|object| object.check_reached(from))
+    }
+
+    /// A snapshot is of now, and what is to end before that has none.
+    pub(in crate::session) fn check_not_over(
+        &self,
+        up_to: Option<Frontier>,
+    ) -> Result<(), CatalogError> {
+        let mut objects = self.members.iter().filter_map(super::Member::object);
+        up_to.map_or(Ok(()), |up_to| {
+            objects.try_for_each(|object| object.check_not_over(up_to))
+        })
     }
 
     /// All objects are readable at `as_of`.
@@ -131,7 +142,7 @@ impl Reader {
             waiting,
             as_of: as_of.unwrap_or_default(),
         };
-        self.next_margin = Some(now.saturating_add(MARGIN_INTERVAL));
+        self.next_look = Some(now.saturating_add(LOOK_INTERVAL));
     }
 
     fn subscribe(

@@ -223,3 +223,43 @@ fn a_conflict_from_open_is_a_broken_contract() {
         ["disconnect", "stop: sink-contract"]
     );
 }
+
+#[test]
+fn a_checkpoint_ahead_of_the_object_is_looked_at_again_and_refused_without_an_epoch() {
+    let mut script = Script::new(config());
+    script.catalog.frontiers = Some(["10", "100"]);
+    let stored = || text(&checkpoint(1, Some(1_000_000)));
+    assert_eq!(script.source(), ["open"]);
+    let told = script.on(Event::SinkOpened(Ok(stored())));
+    assert_eq!(told, ["disconnect", "connect"]);
+    script.on(connected(Ok(())));
+    assert_eq!(script.source(), ["open"]);
+    let told = script.on(Event::SinkOpened(Ok(stored())));
+    assert_eq!(told, ["disconnect", "stop: checkpoint-ahead"]);
+}
+
+#[test]
+fn a_target_that_holds_all_that_is_wanted_is_left_alone() {
+    for frontier in [200, 300] {
+        let mut script = Script::opening(SessionConfig {
+            up_to: Some(200),
+            ..config()
+        });
+        let stored = text(&checkpoint(1, Some(frontier)));
+        let told = script.on(Event::SinkOpened(Ok(stored)));
+        assert_eq!(told, ["disconnect", "stop: finished"]);
+        assert_eq!(script.session.committed(), Some(frontier));
+    }
+}
+
+#[test]
+fn an_end_before_the_beginning_is_refused_without_an_epoch() {
+    let mut script = Script::new(SessionConfig {
+        up_to: Some(50),
+        ..config()
+    });
+    script.catalog.frontiers = Some(["10", "100"]);
+    assert_eq!(script.source(), ["open"]);
+    let told = script.on(Event::SinkOpened(Ok(None)));
+    assert_eq!(told, ["disconnect", "stop: up-to-passed"]);
+}

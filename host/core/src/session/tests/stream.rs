@@ -318,8 +318,7 @@ fn a_stream_that_ends_before_it_started_is_an_error_and_not_silence() {
 fn a_finished_checkpoint_has_nothing_to_do() {
     let mut script = Script::opening(config());
     let done = text(&checkpoint(1, Some(u64::MAX)));
-    script.on(Event::SinkOpened(Ok(done)));
-    let told = script.on(Event::Written(Ok(())));
+    let told = script.on(Event::SinkOpened(Ok(done)));
     assert_eq!(told, ["disconnect", "stop: finished"]);
 }
 
@@ -360,6 +359,7 @@ fn a_reconnect_has_a_budget_that_only_progress_gives_back() {
 
     let config = SessionConfig {
         idle_commit_interval: Duration::from_secs(3600),
+        allow_short_retention: true,
         ..config()
     };
     let mut script = Script::resumed(config, 100);
@@ -447,7 +447,6 @@ fn errors_that_a_retry_repeats_stop_at_once() {
             "Evaluation error: division by zero",
             "stream-poisoned",
         ),
-        ("42704", "relation 'a.b.t' was dropped", "object-dropped"),
         ("99999", "an error nobody has seen before", "server-error"),
     ] {
         let mut script = Script::resumed(config(), 100);
@@ -468,6 +467,49 @@ fn a_reconnect_notices_a_swap_and_takes_a_replacement_up() {
     lost(&mut script);
     script.catalog.shard = "s9";
     assert_eq!(script.source(), ["disconnect", "stop: object-replaced"]);
+}
+
+#[test]
+fn a_swap_under_a_running_stream_is_noticed_at_the_next_look() {
+    let mut script = Script::resumed(config(), 100);
+    (script.catalog.id, script.catalog.shard) = ("u9", "s9");
+    script.now = script.session.poll_timeout().unwrap();
+    assert_eq!(script.on(Event::Timeout), ["disconnect", "connect"]);
+    script.on(connected(Ok(())));
+    assert_eq!(script.source(), ["disconnect", "stop: object-replaced"]);
+}
+
+#[test]
+fn a_running_stream_goes_over_to_another_object_when_that_is_allowed() {
+    let refollow = SessionConfig {
+        identity: IdentityPolicy {
+            refollow: true,
+            ..IdentityPolicy::default()
+        },
+        ..config()
+    };
+    let mut script = Script::resumed(refollow, 100);
+    (script.catalog.id, script.catalog.shard) = ("u9", "s9");
+    let dropped = server_error("42704", "relation 'materialize.public.t' was dropped");
+    let told = script.on(fetched(Err(dropped)));
+    assert_eq!(told, ["disconnect", "retry after object-dropped"]);
+    assert_eq!(script.later(), ["connect"]);
+    script.on(connected(Ok(())));
+    assert_eq!(
+        script.source(),
+        ["refollowed u7 to u9", "raise generation to 2"]
+    );
+}
+
+#[test]
+fn an_object_that_is_dropped_under_a_running_stream_ends_it_once_it_is_looked_for() {
+    let mut script = Script::resumed(config(), 100);
+    script.catalog.exists = false;
+    let dropped = server_error("42704", "relation 'materialize.public.t' was dropped");
+    script.on(fetched(Err(dropped)));
+    script.later();
+    script.on(connected(Ok(())));
+    assert_eq!(script.source(), ["disconnect", "stop: object-dropped"]);
 }
 
 #[test]
