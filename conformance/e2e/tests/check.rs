@@ -372,6 +372,41 @@ async fn what_a_checkpoint_means_for_a_run_is_told() {
 }
 
 #[tokio::test]
+async fn a_target_that_somebody_changed_is_found_without_a_change_to_write() {
+    for (method, path, body, said) in [
+        ("DELETE", "", "{}", "somebody deleted it"),
+        (
+            "POST",
+            "checkpoints",
+            r#"{"patch_rows":[{"id":"e2e","active":"../x"}]}"#,
+            "`active`",
+        ),
+    ] {
+        let (world, table, config) = small().await;
+        let mut host = world.host_with(&config).unwrap();
+        let committed = world.caught_up(&table, &mut host).await.unwrap();
+        host.kill_9().unwrap();
+        let path = if path.is_empty() {
+            &committed.namespace
+        } else {
+            path
+        };
+        let url = format!("{}/v2/namespaces/{path}", world.turbopuffer.url());
+        let request = reqwest::Client::new().request(method.parse().unwrap(), url);
+        let request = request.bearer_auth(API_KEY).body(body);
+        request.send().await.unwrap().error_for_status().unwrap();
+        has(&findings(&world, &config).await, "target", "error", said);
+        let ended = world
+            .host_with(&config)
+            .unwrap()
+            .end(PATIENCE)
+            .await
+            .unwrap();
+        ended.assert(1, &["error[sink-permanent]", said]);
+    }
+}
+
+#[tokio::test]
 async fn missing_privileges_are_found() {
     let Some((world, _)) = World::controlled(WHY).await.unwrap() else {
         return;

@@ -236,7 +236,14 @@ async fn an_object_that_is_dropped_ends_the_run_and_the_next_one_too() {
         .await
         .unwrap();
     let ended = host.end(PATIENCE).await.unwrap();
-    ended.assert(1, &["error[object-dropped]", "source.refollow", "use a new sink_id"]);
+    ended.assert(
+        1,
+        &[
+            "error[object-dropped]",
+            "source.refollow",
+            "use a new sink_id",
+        ],
+    );
     // The same name is not the same object.
     let create = format!(
         "CREATE TABLE {} (k int, v text) WITH (RETAIN HISTORY FOR '1h')",
@@ -245,7 +252,14 @@ async fn an_object_that_is_dropped_ends_the_run_and_the_next_one_too() {
     let insert = format!("INSERT INTO {} VALUES (1, 'other')", table.name);
     world.sql(&[&create, &insert]).await.unwrap();
     let ended = world.host(&table).unwrap().end(PATIENCE).await.unwrap();
-    ended.assert(1, &["error[object-replaced]", "source.refollow", "use a new sink_id"]);
+    ended.assert(
+        1,
+        &[
+            "error[object-replaced]",
+            "source.refollow",
+            "use a new sink_id",
+        ],
+    );
     let after = world.target.committed().await.unwrap().unwrap();
     assert_eq!(after.namespace, before.namespace);
     assert!(

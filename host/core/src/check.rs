@@ -266,7 +266,12 @@ fn over(config: &SessionConfig, seen: &[Seen]) -> Vec<Finding> {
     };
     let errors = seen.iter().filter_map(|seen| {
         let error = seen.object.check_not_over(up_to).err()?;
-        Some(Finding::bad("up-to", &seen.object.name(), Level::Error, error))
+        Some(Finding::bad(
+            "up-to",
+            &seen.object.name(),
+            Level::Error,
+            error,
+        ))
     });
     errors.collect()
 }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::client::{Client, Trouble};
-use crate::ids;
+use crate::{ids, incarnation};
 
 /// Most retired namespaces that are listed. What was retired before them is found by its name.
 const MAX_RETIRED: usize = 100;
@@ -152,6 +152,19 @@ impl Control {
         }
     }
 
+    /// The error for a view that was loaded and has no namespace.
+    pub(crate) fn unnamed(&self, view: &str) -> Error {
+        Error::permanent(
+            "no-incarnation",
+            format!(
+                "the checkpoint names no namespace for view `{view}`, which was loaded before: \
+                 somebody changed document `{}` by hand. Put the namespace back, or {}",
+                self.id,
+                self.start_again()
+            ),
+        )
+    }
+
     /// The error for a control namespace that does not take what this sink stores.
     fn unfit(&self, failure: &Failure) -> Error {
         Error::permanent(
@@ -187,29 +200,39 @@ impl Control {
         Ok(self.text().map(str::to_owned))
     }
 
+    fn damaged(&self, how: &str) -> Error {
+        Error::permanent(
+            "damaged-checkpoint",
+            format!(
+                "document `{}` of namespace `{}` {how}: delete it to start again with a snapshot; \
+                 if something else uses that namespace, set `control_namespace` to another name",
+                self.id, self.namespace
+            ),
+        )
+    }
+
     fn understand(&self, document: Document) -> Result<Stored, Error> {
         let text = document.checkpoint.unwrap_or_default();
         if document.digest != Some(digest(&text)) {
-            return Err(Error::permanent(
-                "damaged-checkpoint",
-                format!(
-                    "document `{}` of namespace `{}` was not written by this sink: delete it to \
-                     start again with a snapshot; if something else uses that namespace, set \
-                     `control_namespace` to another name",
-                    self.id, self.namespace
-                ),
-            ));
+            return Err(self.damaged("was not written by this sink"));
         }
-        let active = |attribute: &String| {
-            let namespace = document.others.get(attribute)?.as_str()?;
-            Some(namespace.to_owned())
+        let active = |attribute: &String| match document.others.get(attribute) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(name)) if incarnation::is_name(name) => Ok(Some(name.clone())),
+            Some(_) => Err(self.damaged(&format!(
+                "has something in `{attribute}` that is no name of a namespace"
+            ))),
         };
         let times = document.retired_at.into_iter().chain(std::iter::repeat(0));
         let retired = document.retired.into_iter().zip(times);
         Ok(Stored {
             text,
             incarnations: Incarnations {
-                active: self.attributes.iter().map(active).collect(),
+                active: self
+                    .attributes
+                    .iter()
+                    .map(active)
+                    .collect::<Result<_, _>>()?,
                 retired: retired
                     .map(|(namespace, at_ms)| Retired { namespace, at_ms })
                     .collect(),

@@ -177,6 +177,16 @@ impl<H: Http> Client<H> {
         answered(namespace, response, Quotable::Yes)
     }
 
+    /// Whether a namespace is there.
+    pub(crate) fn exists(&self, namespace: &str) -> Result<bool, Trouble> {
+        let body = br#"{"rank_by":["id","asc"],"limit":1,"consistency":{"level":"strong"}}"#;
+        match self.query::<IgnoredAny>(namespace, body.to_vec()) {
+            Ok(_) => Ok(true),
+            Err(Trouble::NoNamespace(_)) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
     /// Deletes a namespace. False when there is none.
     pub(crate) fn delete(&self, namespace: &str) -> Result<bool, Trouble> {
         let request = Request {

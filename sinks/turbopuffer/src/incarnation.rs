@@ -6,7 +6,10 @@ use mz_sink_guest::{Error, Info, View};
 use crate::checkpoint;
 use crate::config::{Config, invalid};
 
-/// turbopuffer allows 128 bytes. The rest is for owner, generation, epoch and attempt, at most 69.
+/// Longest name of a namespace, in bytes.
+const MAX_NAME_LEN: usize = 128;
+
+/// Longest base of a name, in bytes. The rest is for owner, generation, epoch and attempt, at most 69.
 const MAX_BASE_LEN: usize = 59;
 
 /// Digits of the owner's digest in a name.
@@ -23,6 +26,11 @@ pub(crate) fn check_base(field: &str, name: &str) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// Whether turbopuffer can have a namespace of this name.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 fn allowed(byte: u8) -> bool {
@@ -134,6 +142,6 @@ mod tests {
             ..Info::default()
         };
         let prefix = super::prefix(&"b".repeat(MAX_BASE_LEN), &owner("c", "s"));
-        assert!(super::name(&prefix, &longest, &checkpoint::digest("")).len() <= 128);
+        assert!(super::name(&prefix, &longest, &checkpoint::digest("")).len() <= MAX_NAME_LEN);
     }
 }

@@ -149,15 +149,7 @@ impl<'a, H: Http> Requests<'a, H> {
     fn place(&self, table: &Table, chunk: &Chunk) -> Result<&'a Place, Error> {
         let places = self.places;
         let Some(place) = places.get(chunk.view()).and_then(Option::as_ref) else {
-            return Err(Error::permanent(
-                "no-incarnation",
-                format!(
-                    "there are changes for view `{}`, and the checkpoint names no namespace for \
-                     it: {}",
-                    table.view,
-                    self.control.start_again()
-                ),
-            ));
+            return Err(self.control.unnamed(&table.view));
         };
         Ok(place)
     }

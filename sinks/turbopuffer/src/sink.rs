@@ -5,12 +5,15 @@ use mz_sink_guest::{
 };
 
 use crate::checkpoint::{self, Control, Incarnations};
-use crate::client::Client;
+use crate::client::{Client, Trouble};
 use crate::config::Config;
 use crate::encode::{Mode, Stamp};
 use crate::incarnation;
 use crate::requests::{Place, Requests};
 use crate::schema::{self, Table};
+
+/// How often namespaces that are not there are looked for under newer names.
+const MAX_LOOKS: usize = 5;
 
 /// The turbopuffer sink. `H` gives it HTTP, a clock, and a log.
 pub struct Turbopuffer<H> {
@@ -60,7 +63,7 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
             epoch: 0,
             config,
         };
-        let stored = sink.checkpoint()?;
+        let stored = sink.find_incarnations()?;
         Ok((sink, stored))
     }
 
@@ -125,6 +128,42 @@ impl<H: Http + Clock + Log> Sink for Turbopuffer<H> {
 }
 
 impl<H: Http + Clock + Log> Turbopuffer<H> {
+    /// Reads the checkpoint, and makes sure that the namespaces which it names are there: without
+    /// changes it would be found out late.
+    fn find_incarnations(&mut self) -> Result<Option<String>, Error> {
+        let mut stored = self.checkpoint()?;
+        for _ in 0..MAX_LOOKS {
+            let Some((view, namespace)) = self.first_missing()? else {
+                return Ok(stored);
+            };
+            let view = self.tables[view].view.clone();
+            match self.control.missing(&self.client, &view, &namespace) {
+                // Another worker has made new ones since.
+                Error::Conflict(found) => stored = found,
+                error => return Err(error),
+            }
+        }
+        Err(Error::retryable(
+            "changing",
+            "the namespaces of this sink change faster than they can be looked at",
+        ))
+    }
+
+    fn first_missing(&self) -> Result<Option<(usize, String)>, Error> {
+        let active = self.control.incarnations().active.into_iter().enumerate();
+        for (view, namespace) in active {
+            if let Some(namespace) = namespace
+                && !self
+                    .client
+                    .exists(&namespace)
+                    .map_err(Trouble::of_idempotent)?
+            {
+                return Ok(Some((view, namespace)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Views that need a new incarnation: those with a snapshot, and before the first commit
     /// those that have none.
     fn fresh_views(&self, info: &Info, known: &Incarnations) -> Result<Vec<usize>, Error> {
@@ -133,6 +172,9 @@ impl<H: Http + Clock + Log> Turbopuffer<H> {
             let first = info.committed.is_none() && info.upper > info.lower && active.is_none();
             if first || info.snapshot_of.contains(&(view as u32)) {
                 fresh.push(view);
+            } else if self.control.text().is_some() && info.committed.is_some() && active.is_none()
+            {
+                return Err(self.control.unnamed(&self.tables[view].view));
             }
         }
         match info.snapshot_of.iter().max() {

@@ -184,3 +184,57 @@ fn a_404_that_is_not_turbopuffers_is_not_taken_for_an_empty_target() {
     let error = open(&host, json!({}), vec![keyed()]).map(drop);
     assert!(matches!(error, Err(Error::Permanent(failure)) if failure.code == "not-found"));
 }
+
+#[test]
+fn what_the_document_names_must_be_there_when_the_sink_is_opened() {
+    let host = FakeHost::default();
+    host.answers(stored("A", "docs-g0"))
+        .answers(no_namespace())
+        .answers(stored("A", "docs-g0"));
+    let (error, _) = refused(&host);
+    assert_eq!(error, "no-namespace");
+
+    // Another worker has made a new one between the two looks.
+    host.answers(stored("A", "docs-g0"))
+        .answers(no_namespace())
+        .answers(stored("B", "docs-g1"))
+        .answers(found());
+    let (_, text) = open(&host, json!({}), vec![keyed()]).expect("open");
+    assert_eq!(text.as_deref(), Some("B"));
+    host.finished();
+}
+
+#[test]
+fn names_that_were_changed_by_hand_are_told() {
+    for active in [json!(""), json!("../x"), json!(7), json!("a".repeat(129))] {
+        let host = FakeHost::default();
+        host.answers(document(Some(json!({
+            "id": "sink-1", "checkpoint": "A", "digest": digest("A"), "active": active,
+        }))));
+        let (error, message) = refused(&host);
+        assert_eq!(error, "damaged-checkpoint");
+        assert!(message.contains("`active`"), "{message}");
+    }
+    // No name at all is as it is before the first commit, and an error after it.
+    let host = FakeHost::default();
+    host.answers(document(Some(json!({
+        "id": "sink-1", "checkpoint": "A", "digest": digest("A"), "active": null,
+    }))));
+    let (mut sink, _) = open(&host, json!({}), vec![keyed()]).expect("open");
+    let mut batch = nothing();
+    batch.info.committed = Some(batch.info.lower);
+    let written = sink.write(&mut batch, Some("A"), "B");
+    assert!(
+        matches!(&written, Err(Error::Permanent(f)) if f.code == "no-incarnation"),
+        "{written:?}"
+    );
+}
+
+/// Code and words with which the sink is not opened.
+fn refused(host: &FakeHost) -> (String, String) {
+    match open(host, json!({}), vec![keyed()]) {
+        Err(Error::Permanent(failure)) => (failure.code, failure.message),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it is open"),
+    }
+}

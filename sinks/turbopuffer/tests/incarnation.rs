@@ -122,7 +122,9 @@ fn a_snapshot_of_one_of_two_views_leaves_the_other_where_it_is() {
     host.answers(document(Some(json!({
         "id": "sink-1", "checkpoint": "A", "digest": digest("A"),
         "active-a-x": "docs-a-x-old", "active-b": "docs-b-old", "retired": ["r"],
-    }))));
+    }))))
+    .answers(found())
+    .answers(found());
     let (mut sink, _) = open(&host, json!({}), vec![keyed("a/x"), keyed("b")]).unwrap();
     host.requests();
     host.answers(upserted(1)).answers(upserted(1));

@@ -27,7 +27,7 @@ fn control(checkpoint: &str) -> Value {
 
 /// A sink of epoch 7 that has committed `B`.
 fn committed(host: &FakeHost, extra: Value) -> Turbopuffer<FakeHost> {
-    host.answers(document(Some(control("A"))));
+    host.answers(document(Some(control("A")))).answers(found());
     let (mut sink, _) = open(host, extra, vec![keyed()]).expect("open");
     host.answers(upserted(1)).answers(patched(1));
     let mut batch = changes(vec![full(Values::Uints(vec![1]))], 1);

@@ -80,7 +80,12 @@ impl World {
         if sql.contains("mz_object_fully_qualified_names WHERE id IN") {
             for object in objects {
                 let name = object.name.clone();
-                rows.push(row([format!("u{}", object.id), "db".into(), "s".into(), name]));
+                rows.push(row([
+                    format!("u{}", object.id),
+                    "db".into(),
+                    "s".into(),
+                    name,
+                ]));
             }
         } else if sql.contains("mz_object_fully_qualified_names") {
             let name = literal_after(sql, "WHERE name = ").unwrap_or_default();

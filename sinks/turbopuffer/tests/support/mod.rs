@@ -179,6 +179,11 @@ pub fn document(document: Option<Value>) -> Answer {
     )
 }
 
+/// A namespace that is looked for is there.
+pub fn found() -> Answer {
+    document(None)
+}
+
 /// A control document for this checkpoint, with one active namespace for view `v`.
 pub fn stored(checkpoint: &str, active: &str) -> Answer {
     document(Some(json!({
@@ -242,7 +247,7 @@ pub fn opened(
     view: View,
     checkpoint: &str,
 ) -> Turbopuffer<FakeHost> {
-    host.answers(stored(checkpoint, "docs-g0"));
+    host.answers(stored(checkpoint, "docs-g0")).answers(found());
     let (sink, found) = open(host, extra, vec![view]).expect("open");
     assert_eq!(found.as_deref(), Some(checkpoint));
     host.requests();
