@@ -126,6 +126,8 @@ impl Source for Script {
             vec![row(&["s1"])]
         } else if sql.contains("retention") {
             vec![row(&["FOR", "3600000"])]
+        } else if sql.contains("mz_indexes") {
+            vec![vec![None, Some("quickstart".into())]]
         } else if sql == "SHOW cluster" {
             vec![row(&["quickstart"])]
         } else {
